@@ -10,6 +10,8 @@ import yaml
 import operators
 from e2e.cluster import binaries
 from e2e.cluster.images import Image
+from e2e.databases import redis_programs
+from shared.api.catalogue import Catalogue, dotted, release_of
 from shared.runtime.operator import Operator, load
 from tools.release.sbom import PYTHON
 
@@ -28,6 +30,16 @@ RUN_ON_OLDEST = (
 )
 """Tests that ran on the oldest version of Kubernetes, and when; the regular tests run the newest."""
 
+DEFAULTS = """\
+## Default versions
+
+A default is the newest release of its line that [the catalogue](versions.md) knows. Where no package has that release,
+the tests run the release of the same line in the table.
+
+| engine | default | release of the same line in the tests |
+|---|---|---|
+"""
+
 SUPPORT = """\
 ## Support
 
@@ -40,7 +52,9 @@ SUPPORT = """\
 
 def to_markdown() -> str:
     """Return the page."""
-    return "\n".join([HEADER + INTRODUCTION, *_platform(), *_databases(), SUPPORT.format(kubernetes=_oldest())])
+    return "\n".join(
+        [HEADER + INTRODUCTION, *_platform(), *_databases(), *_defaults(), SUPPORT.format(kubernetes=_oldest())]
+    )
 
 
 def _platform() -> Iterator[str]:
@@ -66,7 +80,43 @@ def _databases() -> Iterator[str]:
     for operator in operators.installed():
         if operator.images:
             yield f"| {operator.name} | {', '.join(f'`{tag}`' for tag in _tags(operator))} |"
-    yield ""
+    others = [" ".join(each) for each in redis_programs.VERSIONS if each not in redis_programs.WITH_IMAGE]
+    yield f"\nContainer tests also run, without an image: {', '.join(others)}.\n"
+
+
+def _defaults() -> Iterator[str]:
+    lines = [
+        f"| {catalogue.engine} | {catalogue.default_version} | {_tested(operator, catalogue)} |"
+        for operator in operators.installed()
+        for catalogue in operator.catalogues
+        if operator.images
+    ]
+    yield "\n".join((DEFAULTS.removesuffix("\n"), *lines, ""))
+
+
+def _tested(operator: Operator, catalogue: Catalogue) -> str:
+    found = tested(operator, catalogue)
+    if found is None:
+        return "none"
+    if found == catalogue.default_version:
+        return f"{found}, the default itself"
+    if found in versions_of_images(operator, catalogue.engine):
+        return found
+    return f"{found}, in container tests and without TLS: no package has one with TLS"
+
+
+def tested(operator: Operator, catalogue: Catalogue) -> str | None:
+    """Return the newest release of the default's line that the tests run; None if they run none."""
+    programs = [version for engine, version in redis_programs.VERSIONS if engine == catalogue.engine]
+    available = {*versions_of_images(operator, catalogue.engine), *programs}
+    line = [each for each in available if (found := release_of(each)) and dotted(found[:2]) == catalogue.default]
+    return max(line, key=lambda each: release_of(each) or (), default=None)
+
+
+def versions_of_images(operator: Operator, engine: str) -> list[str]:
+    """Return the versions of an engine for which the local cluster has an image."""
+    found = (tag.rpartition(":") for tag in _tags(operator))
+    return [version.removeprefix("v") for name, _, version in found if name.rpartition("/")[2] == engine]
 
 
 def _tags(operator: Operator) -> list[str]:

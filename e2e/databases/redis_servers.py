@@ -20,6 +20,7 @@ from pathlib import Path
 from e2e.cluster.machine import processes
 from e2e.cluster.machine.network import free_ports
 from e2e.databases import redis_programs
+from operators.redis.api.catalogue import CATALOGUES
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import RedisError, Refused
 from operators.redis.client.node_inspection import inspect_node
@@ -29,7 +30,13 @@ from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
 
 NEWEST = ("valkey", "9.1")
 OLDEST = ("redis", "7.0.15")
-"""Versions that every test run covers: the newest migrates slots atomically, the oldest key by key."""
+"""The newest version migrates slots atomically, the oldest key by key."""
+
+DEFAULTS = tuple((name, redis_programs.exact(name, catalogue.default)) for name, catalogue in CATALOGUES.items())
+"""The available version of the line of each default version."""
+
+REGULAR = tuple(dict.fromkeys((*DEFAULTS, OLDEST, NEWEST)))
+"""Versions of each run; a weekly run has all."""
 
 HIGHEST_PORT = 19_999
 """Highest client port; the cluster bus port is 10,000 higher and must be below the kernel's ephemeral ports."""

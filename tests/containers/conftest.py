@@ -10,9 +10,8 @@ from testcontainers.core.config import testcontainers_config
 
 from e2e.cluster.binaries import ETCD
 from e2e.databases import redis_programs
+from e2e.databases.redis_servers import DEFAULTS, REGULAR, Redis
 from e2e.databases.redis_servers import NEWEST as NEWEST_REDIS
-from e2e.databases.redis_servers import OLDEST as OLDEST_REDIS
-from e2e.databases.redis_servers import Redis
 from tests.containers.support.daemon import answers, daemon
 from tests.containers.support.etcd_servers import NEWEST, Etcd
 from tests.containers.support.servers import VERSIONS, Servers
@@ -62,13 +61,30 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Redis:
     return Redis(tmp_path_factory.mktemp("redis"))
 
 
+def _marks(version: tuple[str, str]) -> list[pytest.MarkDecorator]:
+    """Return the level of a version: the default of Redis and the newest run for each commit, others less often."""
+    if version in (DEFAULTS[0], NEWEST_REDIS):
+        return []
+    return [pytest.mark.nightly if version in REGULAR else pytest.mark.weekly]
+
+
 @pytest.fixture(
-    params=[
-        pytest.param(each, marks=[] if each in (OLDEST_REDIS, NEWEST_REDIS) else pytest.mark.weekly, id="-".join(each))
-        for each in redis_programs.VERSIONS
-    ]
+    params=[pytest.param(each, marks=_marks(each), id="-".join(each)) for each in redis_programs.VERSIONS],
 )
 def engine(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """Engine and version; tests run with the oldest and the newest, and each week with all."""
+    """Engine and version."""
+    found: tuple[str, str] = request.param
+    return found
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(each, marks=_marks(each), id="-".join(each))
+        for each in redis_programs.VERSIONS
+        if redis_programs.has_tls(*each)
+    ]
+)
+def engine_with_tls(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Engine and version of a server that was built with TLS."""
     found: tuple[str, str] = request.param
     return found

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from docs import versions
+from docs import compatibility, versions
+from e2e.databases import redis_servers
 from operators import installed
 from operators.etcd.api import catalogue as etcd
 from operators.memcached.api import catalogue as memcached
 from operators.redis.api import catalogue as redis
 from shared.api.catalogue import MAX_AGE, Advisory, Catalogue, dotted, release_of, releases
+from shared.runtime.operator import Operator
 from tools import catalogue_age
 
 CATALOGUES = [etcd.ETCD, memcached.MEMCACHED, redis.REDIS, redis.VALKEY]
@@ -57,6 +59,24 @@ def test_fixed_releases_exist_as_far_as_the_catalogue_knows(catalogue: Catalogue
     newest = {line.series: max(releases(line.newest)) for line in catalogue.lines}
     for advisory in catalogue.advisories:
         assert all(release <= newest[release[:2]] for release in releases(advisory.fixed)), advisory.id
+
+
+@pytest.mark.parametrize(
+    ("operator", "catalogue"),
+    [(each, found) for each in installed() for found in each.catalogues],
+    ids=lambda each: getattr(each, "engine", ""),
+)
+def test_a_release_of_the_default_line_runs_in_tests(operator: Operator, catalogue: Catalogue) -> None:
+    found = compatibility.tested(operator, catalogue)
+    assert found is not None, f"no test runs {catalogue.engine} {catalogue.default}"
+    page = compatibility.to_markdown()
+    assert f"| {catalogue.engine} | {catalogue.default_version} | {found}" in page
+
+
+def test_container_tests_of_each_commit_and_each_night_run_the_default_lines_of_redis_and_valkey() -> None:
+    lines = {(each.engine, each.default) for each in (redis.REDIS, redis.VALKEY)}
+    assert {(engine, ".".join(version.split(".")[:2])) for engine, version in redis_servers.DEFAULTS} == lines
+    assert set(redis_servers.DEFAULTS) <= set(redis_servers.REGULAR)
 
 
 def ids(found: tuple[Advisory, ...]) -> set[str]:

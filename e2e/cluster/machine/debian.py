@@ -131,7 +131,9 @@ def _downloaded(suite: str, package: str, scratch: Path) -> list[Path]:
         (scratch / part).mkdir(parents=True)
     (scratch / "status").touch()
     signed = f"[signed-by={_ARCHIVE_KEYS}] " if _ARCHIVE_KEYS.exists() else ""
-    (scratch / "sources.list").write_text(f"deb {signed}{mirror('download packages of other suites')} {suite} main\n")
+    origin = mirror("download packages of other suites")
+    suites = [suite, *(["sid"] if suite == "experimental" else [])]  # experimental has only what differs from sid
+    (scratch / "sources.list").write_text("".join(f"deb {signed}{origin} {each} main\n" for each in suites))
     state = {
         "Dir::Etc::SourceList": scratch / "sources.list",
         "Dir::Etc::SourceParts": "-",
@@ -140,6 +142,7 @@ def _downloaded(suite: str, package: str, scratch: Path) -> list[Path]:
         "Dir::State::Lists": scratch / "lists",
         "Dir::State::Status": scratch / "status",
         "Dir::Cache": scratch / "cache",
+        "APT::Default-Release": suite,
         "APT::Sandbox::User": "root",
         "Acquire::Languages": "none",
         "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",

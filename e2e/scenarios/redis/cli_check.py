@@ -41,7 +41,7 @@ def check(address: Address, access: Access, engine: str) -> Verdict:
     host, port = address
     tls = {"--cacert": access.authority, "--cert": access.certificate, "--key": access.key}
     options = [part for name, path in tls.items() if path for part in (name, path)]
-    newest = max(version for name, version in redis_programs.VERSIONS if name == engine)
+    newest = max(version for name, version in redis_programs.WITH_IMAGE if name == engine)
     command = [*redis_programs.cli(engine, newest), *(["--tls"] if options else []), *options]
     # A password among the arguments would be visible to all local users.
     environment = {**os.environ, "REDISCLI_AUTH": access.password} if access.password else dict(os.environ)

@@ -5,8 +5,8 @@ fixes. The newest releases of 8.6 to 8.10 are those of 2026-09-17. For 8.4, 8.2,
 of 2026-08-21 could be looked up; there may be newer ones. The fixes of May 2026 could not be looked up for 7.2 and 6.2.
 Fixes without an identifier are not listed, such as those of 2026-09-17.
 
-The default of Redis is 8.2: the newest line that moves slots key by key, as all versions of Redis do that the tests
-run.
+The default of Redis is 8.2: the newest line that moves slots key by key, as the versions of Redis do that most tests
+run. docs/reference/compatibility.md has the release of each default line that the tests run.
 
 Valkey: releases of 2026-11-18. Not listed: GHSA-jcj7-v34w-v9vv, which concerns RDMA only. The fixes of May 2026 could
 not be looked up for 8.0 and 7.2, and those of July 2026 not for 7.2. The bug with slot moves was reported for 9.0.5 to

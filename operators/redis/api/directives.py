@@ -1,9 +1,12 @@
 """Directives of redis.conf that users set: their types, and the versions that have them. Pure.
 
-Source: src/config.c of redis 6.2, 7.0, 7.2, 7.4 and 8.0, and of valkey 7.2, 8.0, 8.1, 9.0 and 9.1; sdssplitargs in
-src/sds.c; memtoull in src/util.c. tests/containers/redis/test_directives.py compares the table with real servers.
+Source: src/config.c of redis 6.2, 7.0, 7.2, 7.4, 8.0, 8.2, 8.6 and 8.10, and of valkey 7.2, 8.0, 8.1, 9.0 and 9.1; the
+release notes of redis 8.4 and 8.8; sdssplitargs in src/sds.c; memtoull in src/util.c.
+tests/containers/redis/test_directives.py compares the table with real servers.
 
-Versions after `KNOWN` may have directives and words that the table lacks: the server decides about them.
+`KNOWN` covers every line of the catalogue, so that a wrong value is refused for each of them. Later versions may have
+directives and words that the table lacks: the server decides about them. A directive that came with a patch release
+counts for the whole series, because an image tag such as 8.2 does not name the patch.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ MIN_NODE_TIMEOUT_MS = 1000
 packet marks a healthy primary as failed.
 """
 
-KNOWN: Mapping[EngineName, tuple[int, int]] = {"redis": (8, 0), "valkey": (9, 1)}
+KNOWN: Mapping[EngineName, tuple[int, int]] = {"redis": (8, 10), "valkey": (9, 1)}
 """Newest series of each engine whose directives are all in the table."""
 
 _INT, _UINT, _LONG = 2**31 - 1, 2**32 - 1, 2**63 - 1
@@ -139,20 +142,21 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Several words, in any order; `alone` is the word for none of them."""
+    """Several words, in any order; `alone` is the word for none of them, and `every` one for all of them."""
 
     values: tuple[str, ...]
     alone: str
+    every: str = ""
 
     @property
     def accepted(self) -> str:
-        return f"{self.alone}, or some of {', '.join(self.values)}"
+        return f"{', '.join(filter(None, (self.alone, self.every)))}, or some of {', '.join(self.values)}"
 
     def normal(self, value: str) -> object:
-        words = value.lower().split()
-        if not words or not {*words} <= {*self.values, self.alone}:
+        words = {*value.lower().split()}
+        if not words or not words <= {*self.values, self.alone, self.every}:
             raise ValueError(value)
-        return frozenset(words) - {self.alone}
+        return frozenset(self.values if self.every in words else words - {self.alone})
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,16 +239,21 @@ class BufferLimits:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Classes of keyspace events, one letter each; A is short for most of them."""
+    """Classes of keyspace events, one letter each.
+
+    Attributes:
+        extra: classes that only some versions have.
+        every: classes for which A is short.
+    """
 
     extra: str = ""
+    every: str = "g$lshzxetd"
     accepted: str = 'letters of the classes of events, such as KEA or Ex, or "" for none'
 
     def normal(self, value: str) -> object:
-        all_of_a = "g$lshzxetd"
-        if not {*value} <= {*all_of_a, *"AKEmn", *self.extra}:
+        if not {*value} <= {*self.every, *"AKEmn", *self.extra}:
             raise ValueError(value)
-        return frozenset(value.replace("A", all_of_a))
+        return frozenset(value.replace("A", self.every))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,9 +336,20 @@ def _bools() -> Iterator[tuple[str, Directive]]:
         redis=None,
         valkey=_since(8, 0),
     )
-    yield from _of(Bool(), "cluster-slot-stats-enabled", redis=_since(8, 2), valkey=None)
+    yield from _of(Bool(), "lua-enable-deprecated-api")
+    yield from _of(Bool(), "lua-enable-insecure-api=lua-enable-deprecated-api", redis=None)
+    yield from _of(Bool(), "repl-rdb-channel", redis=_since(8, 0), valkey=None)
+    yield from _of(Bool(), "cluster-slot-stats-enabled", redis=((8, 2), (8, 6)), valkey=None)
+    yield from _of(
+        Bool(),
+        "lazyexpire-nested-arbitrary-keys vset-force-single-threaded-execution",
+        redis=_since(8, 2),
+        valkey=None,
+    )
+    yield from _of(Bool(), "key-memory-histograms", redis=_since(8, 6), valkey=None)
     yield from _of(Bool(), "import-mode", redis=None, valkey=_since(8, 1))
     yield from _of(Bool(), "mptcp repl-mptcp", redis=None, valkey=_since(9, 0))
+    yield from _of(Bool(), "io-threads-always-active", redis=None, valkey=_since(9, 1))
     yield from _of(Bool(), "dynamic-hz", valkey=((7, 2), (8, 1)))
     yield from _of(Bool(), "io-threads-do-reads", redis=((6, 2), (8, 0)), valkey=((7, 2), (8, 1)))
 
@@ -341,10 +361,15 @@ def _choices() -> Iterator[tuple[str, Directive]]:
     yield from _of(OneOf(levels), "loglevel", redis=((6, 2), (7, 2)), valkey=None)
     yield from _of(OneOf((*levels, "nothing")), "loglevel", redis=_since(7, 2))
     policies = [f"{keys}-{order}" for keys in ("allkeys", "volatile") for order in ("lru", "lfu", "random")]
-    yield from _of(OneOf(("noeviction", *policies, "volatile-ttl")), "maxmemory-policy")
+    policies = ["noeviction", *policies, "volatile-ttl"]
+    yield from _of(OneOf((*policies,)), "maxmemory-policy", redis=((6, 2), (8, 6)))
+    yield from _of(
+        OneOf((*policies, "allkeys-lrm", "volatile-lrm")), "maxmemory-policy", redis=_since(8, 6), valkey=None
+    )
     yield from _of(OneOf(("no", "yes", "relative", "absolute"), (("relative", "yes"),)), "oom-score-adj")
     loads = ("disabled", "on-empty-db", "swapdb")
-    yield from _of(OneOf(loads), "repl-diskless-load", valkey=((7, 2), (8, 1)))
+    yield from _of(OneOf(loads), "repl-diskless-load", redis=((6, 2), (8, 6)), valkey=((7, 2), (8, 1)))
+    yield from _of(OneOf((*loads, "flushdb")), "repl-diskless-load", redis=_since(8, 6), valkey=None)
     yield from _of(OneOf((*loads, "flush-before-load")), "repl-diskless-load", redis=None, valkey=_since(8, 1))
     yield from _of(OneOf(("no", "yes", "clients")), "sanitize-dump-payload", valkey=((7, 2), (9, 1)))
     syslog = ("user", *(f"local{number}" for number in range(8)))
@@ -366,7 +391,12 @@ def _choices() -> Iterator[tuple[str, Directive]]:
     yield from _of(
         OneOf(("legacy", "iso8601", "milliseconds")), "log-timestamp-format", redis=None, valkey=_since(8, 1)
     )
-    yield from _of(OneOf(("sync", "best-effort")), "cluster-config-save-behavior", redis=None, valkey=_since(9, 0))
+    yield from _of(OneOf(("sync", "best-effort")), "cluster-config-save-behavior", redis=None, valkey=_since(9, 1))
+    yield from _of(
+        Words(("cpu", "net", "mem"), "no", every="yes"), "cluster-slot-stats-enabled", redis=_since(8, 6), valkey=None
+    )
+    sizes = tuple(str(1 << power) for power in range(8, 17))
+    yield from _of(OneOf(sizes), "array-slice-size", redis=_since(8, 8), valkey=None)
     ways = ("save", "nosave", "now", "force")
     signals = "shutdown-on-sigint shutdown-on-sigterm"
     yield from _of(Words(ways, "default"), signals, redis=_since(7, 0), valkey=((7, 2), (9, 0)))
@@ -425,8 +455,30 @@ def _integers() -> Iterator[tuple[str, Directive]]:
         valkey=_since(8, 0),
     )
     yield from _of(Integer(0, 100), "cluster-compatibility-sample-ratio", redis=_since(8, 0), valkey=None)
-    yield from _of(Integer(0, 128), "prefetch-batch-max-size", redis=None, valkey=_since(8, 0))
-    yield from _of(Integer(), "events-per-io-thread", redis=None, valkey=_since(8, 0))
+    yield from _of(Integer(0, 128), "prefetch-batch-max-size", redis=_since(8, 2), valkey=_since(8, 0))
+    yield from _of(
+        Integer(0, _LONG),
+        "aof-load-corrupt-tail-max-size cluster-slot-migration-sync-buffer-drain-timeout",
+        "cluster-slot-migration-write-pause-timeout",
+        redis=_since(8, 4),
+        valkey=None,
+    )
+    yield from _of(Integer(1), "cluster-slot-migration-max-archived-tasks lookahead", redis=_since(8, 4), valkey=None)
+    yield from _of(Integer(1, 86_400), "stream-idmp-duration", redis=_since(8, 6), valkey=None)
+    yield from _of(Integer(1, 10_000), "stream-idmp-maxsize", redis=_since(8, 6), valkey=None)
+    yield from _of(Integer(0, 256), "array-sparse-kmax array-sparse-kmin", redis=_since(8, 8), valkey=None)
+    yield from _of(Integer(2), "slowlog-entry-max-argc", redis=_since(8, 8), valkey=None)
+    yield from _of(Integer(1, _LONG), "slowlog-entry-max-string-len", redis=_since(8, 8), valkey=None)
+    yield from _of(
+        Integer(0, _LONG),
+        "backup-sealed-ttl hash-max-template-entries hash-min-template-entries hash-rdb-load-max-template-entries",
+        "hash-rdb-load-min-template-entries hash-rdb-load-template-disassembly-threshold",
+        redis=_since(8, 10),
+        valkey=None,
+    )
+    yield from _of(Integer(0, 22), "repl-compression", redis=_since(8, 10), valkey=None)
+    yield from _of(Integer(), "repl-compression-max-latency", redis=_since(8, 10), valkey=None)
+    yield from _of(Integer(), "events-per-io-thread", redis=None, valkey=((8, 0), (9, 1)))
     yield from _of(Integer(0, _LONG), "cluster-blacklist-ttl", redis=None, valkey=_since(8, 0))
     yield from _of(Integer(0, 100_000), "active-defrag-cycle-us", redis=None, valkey=_since(8, 1))
     yield from _of(Integer(1), "cluster-manual-failover-timeout", redis=None, valkey=_since(8, 1))
@@ -450,7 +502,14 @@ def _integers() -> Iterator[tuple[str, Directive]]:
     one = Integer(1, 1, note=": only the keys of database 0 move key by key, and others would be lost")
     yield from _of(one, "cluster-databases", redis=None, valkey=_since(9, 0))
     yield from _of(Integer(0, _LONG), "cluster-slot-migration-log-max-len", redis=None, valkey=_since(9, 0))
-    yield from _of(Integer(), "tls-auto-reload-interval", redis=None, valkey=_since(9, 0))
+    yield from _of(Integer(), "tls-auto-reload-interval", redis=None, valkey=_since(9, 1))
+    yield from _of(
+        Integer(),
+        "min-io-threads-avoid-copy-reply min-string-size-avoid-copy-reply min-string-size-avoid-copy-reply-threaded",
+        redis=None,
+        valkey=_since(9, 0),
+    )
+    yield from _of(Integer(1, 100), "cluster-message-gossip-perc", redis=None, valkey=_since(9, 1))
 
 
 def _amounts() -> Iterator[tuple[str, Directive]]:
@@ -467,6 +526,7 @@ def _amounts() -> Iterator[tuple[str, Directive]]:
     )
     yield from _of(Memory(percent=True), "maxmemory-clients", redis=_since(7, 0))
     yield from _of(Memory(), "replica-full-sync-buffer-limit", redis=_since(8, 0), valkey=None)
+    yield from _of(Memory(), "cluster-slot-migration-handoff-max-lag-bytes", redis=_since(8, 4), valkey=None)
     yield from _of(Memory(off="-1"), "slot-migration-max-failover-repl-bytes", redis=None, valkey=_since(9, 0))
 
 
@@ -474,7 +534,8 @@ def _texts() -> Iterator[tuple[str, Directive]]:
     yield from _of(SavePoints(), "save")
     yield from _of(BufferLimits(), "client-output-buffer-limit")
     yield from _of(Events(), "notify-keyspace-events", redis=((6, 2), (8, 2)))
-    yield from _of(Events("oc"), "notify-keyspace-events", redis=_since(8, 2), valkey=None)
+    yield from _of(Events("oc"), "notify-keyspace-events", redis=((8, 2), (8, 8)), valkey=None)
+    yield from _of(Events("ocSTIV", "g$lshzxetda"), "notify-keyspace-events", redis=_since(8, 8), valkey=None)
     yield from _of(
         Numbers("-?[0-9]{1,4}", -2000, 2000, 3, "three integers from -2000 to 2000, such as 0 200 800"),
         "oom-score-adj-values",
@@ -498,12 +559,13 @@ def _texts() -> Iterator[tuple[str, Directive]]:
     )
     yield from _of(Text(), "availability-zone debug-context", redis=None, valkey=_since(8, 0))
     yield from _of(Text(), "rdma-bind", redis=None, valkey=_since(8, 1))
-    yield from _of(Text(), "hash-seed", redis=None, valkey=_since(9, 0))
+    yield from _of(Text(), "hash-seed", redis=None, valkey=_since(9, 1))
     yield from _of(Ignored(), "list-max-ziplist-entries list-max-ziplist-value")
     yield from _of(Bool(), "lua-replicate-commands", redis=((6, 2), (7, 0)), valkey=None)
     yield from _of(Ignored(), "lua-replicate-commands", redis=_since(7, 0))
     yield from _of(Ignored(), "io-threads-do-reads", redis=_since(8, 0), valkey=_since(8, 1))
     yield from _of(Ignored(), "dynamic-hz", redis=None, valkey=_since(8, 1))
+    yield from _of(Ignored(), "events-per-io-thread", redis=None, valkey=_since(9, 1))
     yield from _of(Ignored(), "sanitize-dump-payload", redis=None, valkey=_since(9, 1))
 
 

@@ -1,6 +1,6 @@
 """Directives of redis.conf that only the operator sets. Pure.
 
-Source: src/config.c and redis.conf of redis 6.2, 7.0, 7.2 and 7.4, and of valkey 8.1.
+Source: src/config.c and redis.conf of redis 6.2, 7.0, 7.2, 7.4, 8.6 and 8.10, and of valkey 8.1.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ RESERVED = (
     *("cluster-announce-port", "cluster-announce-tls-port", "cluster-announce-bus-port"),
     *("cluster-announce-client-ipv4", "cluster-announce-client-ipv6", "cluster-announce-client-port"),
     *("cluster-announce-client-tls-port", "replica-announce-ip", "slave-announce-ip", "replica-announce-port"),
-    *("slave-announce-port", "replica-announced"),
+    *("slave-announce-port", "replica-announced", "cluster-bus-port-protected-mode"),
     # encryption
     *("tls-port", "tls-cluster", "tls-replication", "tls-auth-clients", "tls-auth-clients-user", "tls-cert-file"),
     *("tls-key-file", "tls-key-file-pass", "tls-client-cert-file", "tls-client-key-file", "tls-client-key-file-pass"),
-    *("tls-ca-cert-file", "tls-ca-cert-dir", "tls-dh-params-file"),
+    *("tls-ca-cert-file", "tls-ca-cert-dir", "tls-dh-params-file", "tls-expected-peer-name"),
     # users
     *("user", "aclfile", "requirepass", "masterauth", "masteruser", "primaryauth", "primaryuser", "rename-command"),
     # replication and failover
@@ -29,7 +29,7 @@ RESERVED = (
     *("cluster-slave-no-failover", "cluster-allow-replica-migration", "cluster-migration-barrier"),
     # files and process
     *("dir", "cluster-config-file", "dbfilename", "appendfilename", "appenddirname", "pidfile", "logfile", "include"),
-    *("daemonize", "supervised"),
+    *("daemonize", "supervised", "backupdirname", "preload-file"),
 )
 """Directives that other fields of the spec or the operator set: replication, authentication, and the node's files.
 

@@ -10,7 +10,7 @@ from e2e.databases import redis_programs
 
 TAGS = {
     (engine, version): f"{'valkey/valkey' if engine == 'valkey' else engine}:{version}"
-    for engine, version in redis_programs.VERSIONS
+    for engine, version in redis_programs.WITH_IMAGE
 }
 """Names of the official images; container runtimes expand ``redis`` to ``docker.io/library/redis``."""
 
@@ -27,7 +27,7 @@ def images() -> list[Image]:
                 sources=(),
                 first=partial(redis_programs.unpacked, engine, version),
             )
-            for engine, version in redis_programs.VERSIONS
+            for engine, version in redis_programs.WITH_IMAGE
         ),
         Image(
             tag=f"oliver006/redis_exporter:v{exporter_version}",

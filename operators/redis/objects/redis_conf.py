@@ -1,9 +1,9 @@
 """redis.conf: the operator's directives override the spec, which overrides the user's template and the defaults. Pure.
 
 Directives that running servers accept are sent with CONFIG SET (`live`); a digest of the others is in the pod
-template, so that a change restarts the pods (`digest`). Which are which was tested with redis 7.0.15 and 8.0.2 and with
-valkey 8.1.1 and 9.1.0, and read in src/config.c of redis 6.2.14; tests/containers/redis/test_config.py repeats the
-test.
+template, so that a change restarts the pods (`digest`). Which are which was tested with redis 7.0.15, 8.0.2, 8.2.3,
+8.6.3 and 8.10.2 and with valkey 8.1.1 and 9.1.2, and read in src/config.c of redis 6.2.14;
+tests/containers/redis/test_config.py repeats the test.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ RESTART = frozenset(
         *("always-show-logo", "aof-rewrite-cpulist", "aof_rewrite_cpulist", "bgsave-cpulist", "bgsave_cpulist"),
         *("bio-cpulist", "bio_cpulist", "server-cpulist", "server_cpulist", "cluster-databases", "databases"),
         *("disable-thp", "enable-debug-command", "enable-module-command", "enable-protected-configs", "hash-seed"),
-        *("io-threads", "io-threads-do-reads", "loadmodule", "mptcp", "rdbchecksum"),
-        *("rdma-completion-vector", "rdma-rx-size", "repl-mptcp", "set-proc-title", "socket-mark-id"),
+        *("io-threads", "io-threads-do-reads", "loadmodule", "lua-enable-deprecated-api", "lua-enable-insecure-api"),
+        *("mptcp", "rdbchecksum", "rdma-completion-vector", "rdma-rx-size", "repl-compression", "repl-mptcp"),
+        *("set-proc-title", "socket-mark-id"),
         *("syslog-enabled", "syslog-facility", "syslog-ident", "tcp-backlog"),
     }
 )
@@ -61,9 +62,18 @@ BUNDLED_MODULES = "/usr/local/lib/redis/modules/"
 _LIVE_SINCE: Mapping[str, Engine] = {"io-threads": Engine("valkey", Version(9, 0))}
 """Directives of `RESTART` that a later engine accepts at runtime."""
 
+_MEMORY_TRACKING: Mapping[str, Engine] = {
+    "cluster-slot-stats-enabled": Engine("redis", Version(8, 6)),
+    "key-memory-histograms": Engine("redis", Version(8, 6)),
+}
+"""Directives that an engine accepts at runtime only without values that begin to track memory.
+
+Source: updateMemoryTrackingEnabled in src/config.c of redis 8.6 and 8.10.
+"""
+
 _LIMITS = "client-output-buffer-limit"
 _SEVERAL = frozenset(
-    {"save", _LIMITS, "oom-score-adj-values", "latency-tracking-info-percentiles"}
+    {"save", _LIMITS, "oom-score-adj-values", "latency-tracking-info-percentiles", "cluster-slot-stats-enabled"}
     | {"shutdown-on-sigint", "shutdown-on-sigterm"}
 )
 """Directives with several arguments; every other one except loadmodule has a single argument."""
@@ -263,10 +273,16 @@ def _is_ignored(name: str, values: Sequence[str]) -> bool:
 
 def is_live(name: str, engine: Engine) -> bool:
     """Return whether a running server accepts a directive with CONFIG SET."""
-    since, directive = _LIVE_SINCE.get(name), find(name, engine)
+    directive = find(name, engine)
     if directive is not None and isinstance(directive.kind, Ignored):
         return False
-    return name not in RESTART or (since is not None and engine.name == since.name and engine.version >= since.version)
+    if name in RESTART:
+        return _is_at_least(engine, _LIVE_SINCE.get(name))
+    return not _is_at_least(engine, _MEMORY_TRACKING.get(name))
+
+
+def _is_at_least(engine: Engine, least: Engine | None) -> bool:
+    return least is not None and engine.name == least.name and engine.version >= least.version
 
 
 def _given(resource: RedisCluster, template: str, kept: Kept) -> Directives:

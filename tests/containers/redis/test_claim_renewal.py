@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from e2e.databases.redis_servers import OLDEST, OPEN, Cluster, Node, Redis
+from operators.redis.api.engine_versions import Engine, features
 from operators.redis.client.commands import execute
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import Refused, Unreachable
@@ -113,9 +114,12 @@ async def test_earlier_claim_of_the_source_does_not_take_a_moved_slot_back(redis
 
 
 async def test_slot_that_no_node_owns_is_assigned_to_the_node_with_its_keys(
-    redis: Redis, engine: tuple[str, str]
+    redis: Redis, engine: tuple[str, str], request: pytest.FixtureRequest
 ) -> None:
     """Each node takes the other one for the owner: the source was informed, and then the target lost its table."""
+    if features(Engine.parse(" ".join(engine))).migration == "import":
+        hidden = "Redis 8.4 and later report 0 keys of a slot that a node does not own (clusterCanAccessKeysInSlot)"
+        request.applymarker(pytest.mark.xfail(raises=Refused, strict=True, reason=hidden))
     with redis.cluster(engine) as cluster:
         await cluster.form(3)
         one, two, three = cluster.nodes

@@ -319,6 +319,8 @@ async def test_exporter_user_may_only_read_metrics(redis: Redis, engine: tuple[s
 async def test_exporter_reads_metrics_with_the_environment_of_its_container(
     redis: Redis, engine: tuple[str, str], secure: bool
 ) -> None:
+    if secure and not redis_programs.has_tls(*engine):
+        pytest.skip("this build has no TLS")
     made = resource(engine, metrics={"enabled": True}, **({"tls": {"mode": "self"}} if secure else {}))
     certificates = issued(signer("own"))
     access = Access(joined(certificates.trusted), certificates.pair, "secret") if secure else Access(password="secret")
@@ -381,12 +383,14 @@ def shown(port: int, access: Access) -> str:
         return ssl.DER_cert_to_PEM_cert(wrapped.getpeercert(binary_form=True) or b"").strip()
 
 
-async def test_certificates_and_their_authority_change_while_nodes_run(redis: Redis, engine: tuple[str, str]) -> None:
+async def test_certificates_and_their_authority_change_while_nodes_run(
+    redis: Redis, engine_with_tls: tuple[str, str]
+) -> None:
     """Each step from one authority to another: processes keep running and links are established again."""
-    made = resource(engine, tls={"mode": "secret", "secretName": "x"})
+    made = resource(engine_with_tls, tls={"mode": "secret", "secretName": "x"})
     old, new = signer("old"), signer("new")
     current, original = issued(old), issued(new)
-    with redis.cluster(engine, Access(joined(current.trusted), current.pair)) as cluster:
+    with redis.cluster(engine_with_tls, Access(joined(current.trusted), current.pair)) as cluster:
         pods = [Pod(cluster, made, Passwords("")) for _ in range(3)]
         for pod in pods:
             pod.mount_certificate(current)

@@ -103,13 +103,13 @@ async def test_former_passwords_are_tried_and_never_shown(redis: Redis, engine: 
 
 
 async def test_both_ends_verify_the_certificate_of_the_other(
-    redis: Redis, engine: tuple[str, str], tmp_path: Path
+    redis: Redis, engine_with_tls: tuple[str, str], tmp_path: Path
 ) -> None:
     authority, another = Authority(tmp_path), Authority(tmp_path, "another")
     authority.issue("server", HOST)
     pair = Pair(*(file.read_text() for file in authority.issue("client")))
     access = Access(authority.certificate.read_text(), pair)
-    with redis.cluster(engine, OPEN, **tls(tmp_path)) as cluster:
+    with redis.cluster(engine_with_tls, OPEN, **tls(tmp_path)) as cluster:
         node = cluster.add()
         assert (await node.report(access)).id
 
@@ -135,7 +135,7 @@ async def test_both_ends_verify_the_certificate_of_the_other(
             await server.aclose()
             assert "PRIVATE" not in str(error.value)
 
-    with redis.cluster(engine) as cluster, pytest.raises(Unreachable, match="does not use TLS"):
+    with redis.cluster(engine_with_tls) as cluster, pytest.raises(Unreachable, match="does not use TLS"):
         await cluster.add().report(access)
 
 

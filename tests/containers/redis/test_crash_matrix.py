@@ -19,6 +19,7 @@ from e2e.scenarios.redis.consistency import Death, Read, Write, violations
 from e2e.scenarios.redis.replication_monitor import ReplicationMonitor
 from e2e.scenarios.redis.session import ignore_unclosed
 from e2e.scenarios.redis.workload import Kind
+from operators.redis.api.engine_versions import Engine, features
 from operators.redis.client.commands import execute
 from operators.redis.client.errors import RedisError, Refused
 from operators.redis.client.responses import NodeReport
@@ -314,7 +315,11 @@ async def matrix(
 
 
 EVERY = [
-    (engine, victim, promoted) for engine in VERSIONS for victim in ("source", "target") for promoted in (False, True)
+    (engine, victim, promoted)
+    for engine in VERSIONS
+    if engine == NEWEST or features(Engine.parse(" ".join(engine))).migration == "keys"
+    for victim in ("source", "target")
+    for promoted in (False, True)
 ]
 
 

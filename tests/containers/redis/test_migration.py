@@ -209,13 +209,15 @@ async def test_big_key_moves_alone_without_a_failover(redis: Redis, monkeypatch:
 
 
 async def test_migration_between_nodes_with_passwords_and_tls(
-    redis: Redis, engine: tuple[str, str], tmp_path: Path
+    redis: Redis, engine_with_tls: tuple[str, str], tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
     authority.issue("server", *(f"demo-{number}.demo.test" for number in range(2)))
     pair = Pair(*(file.read_text() for file in authority.issue("client")))
     access = Access(authority.certificate.read_text(), pair, "a-secret", ("former-secret",))
-    with redis.cluster(engine, access, requirepass="a-secret", masterauth="a-secret", **tls(tmp_path)) as cluster:
+    with redis.cluster(
+        engine_with_tls, access, requirepass="a-secret", masterauth="a-secret", **tls(tmp_path)
+    ) as cluster:
         await cluster.form(2)
         one, two = cluster.nodes
         slots = Slots.of(range(10))

@@ -4,11 +4,55 @@ from __future__ import annotations
 
 import pytest
 
-from operators.redis.api.directives import TABLE, find, present_name, refusal, same
+from operators.redis.api.catalogue import CATALOGUES
+from operators.redis.api.directives import KNOWN, TABLE, find, present_name, refusal, same
 from operators.redis.api.engine_versions import Engine
 from operators.redis.api.reserved_directives import RESERVED
+from shared.api.catalogue import Catalogue
 
 OLD, REDIS, VALKEY = (Engine.parse(text) for text in ("redis 6.2.14", "redis 8.0.2", "valkey 9.1.0"))
+LINES = [
+    Engine.parse(f"{catalogue.engine} {line.newest}") for catalogue in CATALOGUES.values() for line in catalogue.lines
+]
+"""Newest release of each line that the catalogues have, the default ones among them."""
+
+
+@pytest.mark.parametrize("catalogue", CATALOGUES.values(), ids=lambda each: each.engine)
+def test_table_knows_every_line_of_the_catalogue(catalogue: Catalogue) -> None:
+    series = max(line.series for line in catalogue.lines)
+    assert next(known for name, known in KNOWN.items() if name == catalogue.engine) >= series
+
+
+@pytest.mark.parametrize("engine", LINES, ids=str)
+def test_misspelled_name_and_unknown_word_are_refused_for_every_line(engine: Engine) -> None:
+    assert "is not a directive of" in refusal("maxmemory-polcy", "allkeys-lru", engine)
+    assert "accepts one of noeviction" in refusal("maxmemory-policy", "sometimes", engine)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "since"),
+    [
+        ("lookahead", "16", "redis 8.4.0"),
+        ("aof-load-corrupt-tail-max-size", "1024", "redis 8.4.0"),
+        ("cluster-slot-migration-handoff-max-lag-bytes", "1mb", "redis 8.4.0"),
+        ("maxmemory-policy", "allkeys-lrm", "redis 8.6.0"),
+        ("repl-diskless-load", "flushdb", "redis 8.6.0"),
+        ("cluster-slot-stats-enabled", "cpu net", "redis 8.6.0"),
+        ("stream-idmp-duration", "86400", "redis 8.6.0"),
+        ("slowlog-entry-max-argc", "64", "redis 8.8.0"),
+        ("array-slice-size", "4096", "redis 8.8.0"),
+        ("notify-keyspace-events", "KaS", "redis 8.8.0"),
+        ("repl-compression", "3", "redis 8.10.0"),
+        ("hash-min-template-entries", "8", "redis 8.10.0"),
+        ("hash-seed", "abc", "valkey 9.1.0"),
+        ("cluster-config-save-behavior", "best-effort", "valkey 9.1.0"),
+    ],
+)
+def test_directive_or_word_is_accepted_from_its_series_on(name: str, value: str, since: str) -> None:
+    first = Engine.parse(since)
+    of_engine = [engine for engine in LINES if engine.name == first.name]
+    accepting = {engine for engine in of_engine if not refusal(name, value, engine)}
+    assert accepting == {engine for engine in of_engine if engine.version.series >= first.version.series}
 
 
 @pytest.mark.parametrize(
@@ -96,12 +140,20 @@ def test_values_are_compared_by_meaning(name: str, desired: str, actual: str, eq
     assert same(name, desired, actual, REDIS) is equal
 
 
+def test_words_for_several_are_compared_by_meaning() -> None:
+    newest = Engine.parse("redis 8.10.2")
+    assert same("cluster-slot-stats-enabled", "mem cpu net", "yes", newest)
+    assert same("cluster-slot-stats-enabled", "no", "cpu", newest) is False
+    assert same("notify-keyspace-events", "Kg$lshzxetda", "AK", newest)
+
+
 def test_table_is_consistent() -> None:
     assert not set(TABLE) & set(RESERVED)
     for name, entries in TABLE.items():
-        for engine in (OLD, Engine.parse("redis 7.0.15"), REDIS, Engine.parse("valkey 7.2.5"), VALKEY):
-            assert sum(each.exists_in(engine) for each in entries) <= 1, name
-        assert find(present_name(name), VALKEY) or find(name, REDIS) or find(name, OLD) or find(name, VALKEY), name
+        for engine in LINES:
+            assert sum(each.exists_in(engine) for each in entries) <= 1, (name, engine)
+        assert any(find(name, engine) for engine in LINES), name
+        assert find(present_name(name), VALKEY) or any(find(present_name(name), engine) for engine in LINES), name
 
 
 def test_several_databases_are_refused() -> None:

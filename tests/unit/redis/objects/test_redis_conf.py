@@ -144,6 +144,12 @@ def test_newer_engine_applies_more_settings_at_runtime() -> None:
     assert "io-threads" not in live(wished(config={"io-threads": "4"}, version="8.0.2"))
 
 
+def test_setting_that_would_begin_to_track_memory_is_applied_by_restart() -> None:
+    given: Obj = {"config": {"cluster-slot-stats-enabled": "yes"}}
+    assert "cluster-slot-stats-enabled" in live(wished(version="8.2.9", **given))
+    assert "cluster-slot-stats-enabled" not in live(wished(version="8.6.7", **given))
+
+
 def test_reserved_directives_are_never_applied_at_runtime() -> None:
     assert not set(live(wished(tls={"mode": "self"}, config={"hz": "1"}))) & set(RESERVED)
 
