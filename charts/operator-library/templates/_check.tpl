@@ -41,7 +41,10 @@ subjects:
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
-metadata: {{- include "operator.checkMetadata" (list . (include "operator.namespace" .) -2) | nindent 2 }}
+metadata: # not of the test: `helm test --logs` reads the log of a pod with the name of each object of the test
+  name: {{ include "operator.fullname" . }}-check
+  namespace: {{ include "operator.namespace" . | quote }}
+  labels: {{- include "operator.labels" . | nindent 4 }}
 spec:
   podSelector:
     matchLabels: {{- include "operator.checkLabels" . | nindent 6 }}
@@ -59,7 +62,7 @@ spec:
 ---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
-metadata: {{- include "operator.checkMetadata" (list . $namespace -2 "-servers") | nindent 2 }}
+metadata: {{- include "operator.checkMetadata" (list . $namespace -2) | nindent 2 }}
 spec:
   podSelector:
     matchLabels: {{- include "operator.checkedLabels" . | nindent 6 }}
@@ -106,13 +109,10 @@ spec:
       securityContext: {{- include "operator.containerSecurity" . | nindent 8 }}
 {{- end -}}
 
-{{/*
-Arguments, as a list: the root, a namespace, the hook's weight (RBAC objects are created before the pod), and optionally a
-name suffix.
-*/}}
+{{/* Arguments, as a list: the root, a namespace, and the hook's weight (RBAC objects are created before the pod). */}}
 {{- define "operator.checkMetadata" -}}
 {{- $root := index . 0 -}}
-name: check-{{ include "operator.fullname" $root }}{{ index (append . "") 3 }}
+name: check-{{ include "operator.fullname" $root }}
 namespace: {{ index . 1 | quote }}
 labels:
   {{- include "operator.labels" $root | fromYaml | merge (include "operator.checkLabels" $root | fromYaml) | toYaml | nindent 2 }}

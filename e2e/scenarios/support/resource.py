@@ -16,9 +16,11 @@ def conditions(resource: dict[str, Any]) -> dict[str, str]:
 
 
 def condition(resource: dict[str, Any], named: str) -> dict[str, Any]:
-    """Return a condition by type; raises KeyError if the resource does not have it."""
-    found: dict[str, Any] = {each["type"]: each for each in resource.get("status", {}).get("conditions", ())}[named]
-    return found
+    """Return a condition by type; raises AssertionError if the resource does not have it."""
+    found = {each["type"]: each for each in resource.get("status", {}).get("conditions", ())}
+    assert named in found, f"the resource has no condition {named}: {sorted(found)}"
+    known: dict[str, Any] = found[named]
+    return known
 
 
 def uids(kubectl: Kubectl) -> set[str]:

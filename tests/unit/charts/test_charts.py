@@ -294,6 +294,7 @@ def test_objects_are_labelled_and_selectors_match_only_operator_pods(operator_ch
         labels = obj["metadata"]["labels"]
         assert labels["app.kubernetes.io/part-of"] == "platform"
         assert labels["app.kubernetes.io/instance"] == "platform", obj["kind"]
+    deployment_name = only(objects, "Deployment")["metadata"]["name"]
     deployment = only(objects, "Deployment")["spec"]
     (check,) = (pod for pod in pods(objects) if is_hook(pod))
     pod_labels = deployment["template"]["metadata"]["labels"]
@@ -301,8 +302,12 @@ def test_objects_are_labelled_and_selectors_match_only_operator_pods(operator_ch
     selectors = [deployment["selector"]["matchLabels"]]
     selectors += [service["spec"]["selector"] for service in of_kind(objects, "Service")]
     selectors += [budget["spec"]["selector"]["matchLabels"] for budget in of_kind(objects, "PodDisruptionBudget")]
-    selectors += [policy["spec"]["podSelector"]["matchLabels"] for policy in of_kind(objects, "NetworkPolicy")]
-    for selector in selectors:
+    selected = {
+        policy["metadata"]["name"]: policy["spec"]["podSelector"]["matchLabels"]
+        for policy in of_kind(objects, "NetworkPolicy")
+    }
+    assert selected.pop(f"{deployment_name}-check", {}).items() <= check["metadata"]["labels"].items()
+    for selector in [*selectors, *selected.values()]:
         assert selector.items() <= pod_labels.items()
         assert not selector.items() <= check["metadata"]["labels"].items(), "the test pod is not a replica"
 
@@ -324,6 +329,7 @@ def test_helm_test_creates_a_resource_of_the_operator(operator_chart: Path) -> N
         name = "check-platform-" + operator_chart.name
         assert pod["spec"]["containers"][0]["args"] == [f"--namespace={namespace}", f"--name={name}"]
         assert pod["metadata"]["namespace"] == "platform-system", "Helm reads its logs from there"
+        assert {obj["metadata"]["name"] for obj in objects} == {name}, "of the pod with each object's name (--logs)"
         assert role["metadata"]["namespace"] == namespace
         assert [(rule["resources"], rule["verbs"]) for rule in role["rules"]] == [
             ([checked], ["create"]),
