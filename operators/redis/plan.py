@@ -34,6 +34,7 @@ from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.joining import join_nodes
 from operators.redis.steps.live_config import apply_config, label_serving_pods, report_refused_config
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
+from operators.redis.steps.old_snapshot import replace_outdated
 from operators.redis.steps.open_slots import release_slots, reopen_slots, repair_open_slots
 from operators.redis.steps.placement import improve_placement
 from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
@@ -136,6 +137,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
                 update_addresses,  # CLUSTER MEET at current addresses, before any CLUSTER FORGET
                 reopen_slots,  # marks that a failover lost: clients need them to find moved keys
                 replace_failed,  # promote the best replica of a primary that lost its data
+                replace_outdated,  # promote a replica with newer keys than the snapshot that its primary resumed with
                 take_back_slots,  # nodes that lost their nodes.conf; before their former ids are forgotten
                 forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
                 prepare_restarts,  # a node without persistence never resumes as an empty primary

@@ -342,10 +342,12 @@ SYNCING = REASONS.add("Syncing", Severity.NORMAL, "The replica is syncing with i
 TAKING_OVER = REASONS.add(
     "TakingOver",
     Severity.WARNING,
-    "A primary lost its data, and a replica is taking over.",
+    "A primary lost its data, or restarted with older data, and a replica is taking over.",
     "{loss}. Waiting for the replication offset of {names} before a replica takes over.",
     "{loss}. Waiting for {candidate} to notice the failure before it takes over.",
     "{loss}; {candidate} is taking over.",
+    "{outdated}. Waiting for {names}, which may have newer keys.",
+    "{outdated}, and {name} has newer keys; {name} is taking over.",
 )
 TARGET_FULL = REASONS.add(
     "TargetFull",

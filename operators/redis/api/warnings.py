@@ -110,7 +110,14 @@ def _of_data(resource: RedisCluster) -> list[str]:
             f"spec.resources: limits.memory is {limit}: an empty node uses about 15 MiB, and buffers and snapshots "
             f"come in addition. Use at least {SENSIBLE_MEMORY >> 20}Mi."
         )
-    if spec.config.get("appendonly", "").lower() == "no" and spec.config.get("save") == "":
+    appends = spec.config.get("appendonly", "").lower() != "no"
+    if not appends and spec.config.get("save") != "":
+        warnings.append(
+            'spec.config: with appendonly "no", nodes keep snapshots only (save; by default up to 1 hour old). '
+            "If all nodes of a shard restart, or it has no replica, writes since the last snapshot are lost. Set "
+            'appendonly to "yes", unless that is acceptable.'
+        )
+    elif not appends:
         warnings.append(
             'spec.config: with appendonly "no" and save "", nodes keep no data on disk. A node that restarts is empty: '
             "writes that its replicas do not have are lost, and without a replica all data of its slots. Set "

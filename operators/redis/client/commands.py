@@ -214,6 +214,7 @@ class FailOver(NodeCall):
         mode: empty for a coordinated failover, which loses no write; FORCE if the primary is unreachable and the other
             primaries vote; TAKEOVER if these have no majority.
         address: address and port of that primary; empty if it is unreachable.
+        resumed: whether the primary is reachable, but restarted with older data, and accepts no writes.
     """
 
     lasting: ClassVar[bool] = True  # a second request would restart the failover
@@ -221,6 +222,7 @@ class FailOver(NodeCall):
     primary: str
     mode: Literal["", "FORCE", "TAKEOVER"] = ""
     address: str = ""
+    resumed: bool = False
 
     async def apply(self, server: Server, report: NodeReport, /) -> None:
         if report.me.is_primary:
@@ -229,7 +231,9 @@ class FailOver(NodeCall):
             raise Refused(
                 f"{self.at.name} replicates {report.me.primary}, not {self.primary}; not carried out: {self}."
             )
-        if self.mode and not report.finds_failed(self.primary):
+        if self.resumed and report.syncing:
+            raise Refused(f"{self.at.name} copies the data of its primary already; not carried out: {self}.")
+        if self.mode and not self.resumed and not report.finds_failed(self.primary):
             raise Refused(f"{self.at.name} does not report that its primary failed; not carried out: {self}.")
         if not self.mode and not (report.link_up and report.replicates == self.address):
             raise Refused(

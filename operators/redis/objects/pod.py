@@ -31,10 +31,13 @@ from operators.redis.objects.names import (
 from operators.redis.objects.redis_conf import (
     CONFIG,
     CONFIG_KEY,
+    DELAY,
     HOME,
     TLS,
     USERS,
     USERS_KEY,
+    appends,
+    awaited_replica,
     delayed_sync,
     loads_bundled_modules,
     persists,
@@ -137,6 +140,21 @@ def starts_afresh(resource: RedisCluster, template: str = "") -> bool:
     return resource.spec.replicas_per_master > 0 and not persists(resource, template)
 
 
+def starts_waiting(resource: RedisCluster, template: str = "") -> bool:
+    """Return whether each process keeps its replicas waiting, because they may have newer keys (steps/old_snapshot.py).
+
+    Args:
+        template: the user's redis.conf.
+    """
+    return resource.spec.replicas_per_master > 0 and not appends(resource, template)
+
+
+def is_started_waiting(pod_obj: Obj | None) -> bool:
+    """Return whether each process of a pod keeps its replicas waiting, by the template that it was made of."""
+    containers = ((pod_obj or {}).get("spec") or {}).get("containers") or ()
+    return any(f"--{DELAY}" in (each.get("args") or ()) for each in containers if each.get("name") == CONTAINER)
+
+
 def is_started_afresh(pod_obj: Obj | None) -> bool:
     """Return whether each process of a pod is a new node (`starts_afresh`), by the template that it was made of."""
     containers = ((pod_obj or {}).get("spec") or {}).get("containers") or ()
@@ -161,9 +179,13 @@ def arguments(resource: RedisCluster, template: str = "", origin: str = "") -> l
         process = f"$({POD_UID})-$({LAST_RUN_VARIABLE})"
         found += ["--cluster-config-file", f"nodes-{process}.conf", "--dbfilename", f"dump-{process}.rdb"]
         found += ["--appendonly", "no"]  # the file has other values while a pod keeps its identity
-        found += [word for name, value in delayed_sync(resource, template).items() for word in (f"--{name}", value)]
     elif origin:
         found += ["--cluster-config-file", f"nodes-{origin}.conf"]
+    if starts_waiting(resource, template):
+        waiting = dict(delayed_sync(resource, template))
+        if not starts_afresh(resource, template):
+            waiting |= awaited_replica(resource, template)
+        found += [word for name, value in waiting.items() for word in (f"--{name}", value)]
     return found
 
 

@@ -216,9 +216,14 @@ def loads_bundled_modules(resource: RedisCluster, template: str = "") -> bool:
 PERSISTENCE = ("appendonly", "save")
 """Directives that decide whether a restarted server has data (`persists`)."""
 
+SNAPSHOTS = [["3600", "1"], ["300", "100"], ["60", "10000"]]
+"""When a server without an append-only file writes a snapshot by default: seconds, and changes in them."""
+
+DELAY = "repl-diskless-sync-delay"
+
 DELAYED_SYNC: Mapping[str, str] = {
     "repl-diskless-sync": "yes",
-    "repl-diskless-sync-delay": str(2**31 - 1),
+    DELAY: str(2**31 - 1),
     "repl-diskless-sync-max-replicas": "0",
 }
 """Directives with which a server delays the transfer of its data set: replicas that request it keep their own.
@@ -234,13 +239,34 @@ def delayed_sync(resource: RedisCluster, template: str = "") -> Mapping[str, str
     return {name: value for name, value in DELAYED_SYNC.items() if name in given}
 
 
+AWAITED = "min-replicas-to-write"
+
+AWAITED_REPLICA: Mapping[str, str] = {AWAITED: "1", "min-replicas-max-lag": "10"}
+"""Directives with which a primary refuses writes until a replica is in sync; 0 of any one accepts writes."""
+
+
+def awaited_replica(resource: RedisCluster, template: str = "") -> Mapping[str, str]:
+    """Return the directives of `AWAITED_REPLICA` that a server needs: those that the file sets to 0."""
+    given = {present_name(name): joined(lines) for name, lines in _given(resource, template, {}).items()}
+    return {name: value for name, value in AWAITED_REPLICA.items() if name in given and not given[name].strip("0")}
+
+
 def persists(resource: RedisCluster, template: str = "") -> bool:
     """Return whether a restarted server has data: it writes an append-only file or snapshots."""
-    given = _given(resource, template, {})
-    if given["appendonly"][0][0].lower() != "no":
-        return True
-    saves = given.get("save")  # without the directive, the server's default applies, which writes snapshots
-    return saves is None or any(line != [""] for line in saves)
+    return _persists(_given(resource, template, {}))
+
+
+def appends(resource: RedisCluster, template: str = "") -> bool:
+    """Return whether a restarted server has all data: it writes an append-only file."""
+    return _appends(_given(resource, template, {}))
+
+
+def _persists(given: Directives) -> bool:
+    return _appends(given) or any(line != [""] for line in given["save"])
+
+
+def _appends(given: Directives) -> bool:
+    return joined(given["appendonly"]).lower() != "no"
 
 
 def _loads_modules(text: str) -> bool:
@@ -304,9 +330,12 @@ def _given(resource: RedisCluster, template: str, kept: Kept) -> Directives:
     found |= {name: lines for name, lines in kept.items() if lines}
     if bound and any(variable.name == MAX_MEMORY for variable in resource.spec.pods.env):
         found["maxmemory"] = bound
-    if joined(found["appendonly"]).lower() == "yes":
+    if _appends(found):
         found.setdefault("save", [[""]])  # the AOF has all data: no snapshots in addition
     else:
+        found.setdefault("save", SNAPSHOTS)
+        if resource.spec.replicas_per_master and _persists(found) and AWAITED not in present_names:
+            found[AWAITED] = [["0"]]  # of a node that has started (steps/old_snapshot.py)
         # Of a node without persistence. Otherwise it keeps the snapshot of its last full sync on its volume.
         found.setdefault("rdb-del-sync-files", [["yes"]])
     return found

@@ -14,7 +14,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.instance import Instance
 from operators.redis.objects import config_map, names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK, CONTAINER, READ_ONCE
-from operators.redis.objects.pod import is_started_afresh, starts_afresh
+from operators.redis.objects.pod import is_started_afresh, is_started_waiting, starts_afresh, starts_waiting
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.observe import Observed
 from operators.redis.settings import Settings
@@ -75,11 +75,15 @@ def _kept(resource: RedisCluster, seen: Observed) -> redis_conf.Kept:
 def keeps_persistence(resource: RedisCluster, seen: Observed) -> bool:
     """Return whether persistence must not be switched off yet, as the spec requests.
 
-    A server without persistence must start as a new node (`fresh_identity`), which is a matter of its pod. Until all
-    pods do that, a container that restarts resumes as the node that it was, and needs its data.
+    A server without persistence must start as a new node (`fresh_identity`), and one without an append-only file must
+    keep its replicas waiting (`old_snapshot`): matters of its pod. Until all pods do that, a container that restarts
+    resumes as the node that it was, and needs its data.
     """
-    resuming = any(each.pod_obj is not None and not is_started_afresh(each.pod_obj) for each in seen.instances)
-    return seen.config_map is not None and resuming and starts_afresh(resource, template_text(resource, seen))
+    text = template_text(resource, seen)
+    if seen.config_map is None or not starts_waiting(resource, text):
+        return False
+    is_ready = is_started_afresh if starts_afresh(resource, text) else is_started_waiting
+    return any(each.pod_obj is not None and not is_ready(each.pod_obj) for each in seen.instances)
 
 
 def configured(settings: Mapping[str, str]) -> str:

@@ -43,7 +43,7 @@ def _replace(seen: Assessment, primary: Seen, candidate: Seen, lost: int) -> Ste
     """Let the candidate take over, once every replica that may have more data has reported."""
     view = seen.view
     loss = f"{primary.name}, which owns {len(view.slots_of(primary.id))} slots, lost its data"
-    if awaited := [copy for copy in view.replicas_of(primary.id) if not copy.answers and _may_answer(seen, copy)]:
+    if awaited := [copy for copy in view.replicas_of(primary.id) if not copy.answers and may_answer(seen, copy)]:
         names = ", ".join(copy.name for copy in awaited)
         message = f"{loss}. Waiting for the replication offset of {names} before a replica takes over."
         return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
@@ -58,14 +58,20 @@ def _replace(seen: Assessment, primary: Seen, candidate: Seen, lost: int) -> Ste
     return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
 
 
-def take_over(seen: Assessment, node_id: str, mode: Literal["", "FORCE", "TAKEOVER"] = "") -> FailOver:
-    """Return the call that lets a replica take over from its primary (CLUSTER FAILOVER)."""
+def take_over(
+    seen: Assessment, node_id: str, mode: Literal["", "FORCE", "TAKEOVER"] = "", *, resumed: bool = False
+) -> FailOver:
+    """Return the call that lets a replica take over from its primary (CLUSTER FAILOVER).
+
+    Args:
+        resumed: see `FailOver`.
+    """
     NODE.after(seen.node_state(node_id), NodeEvent.FAIL_OVER)
     node = seen.view.nodes[node_id]
-    return FailOver(seen.secrets.access, seen.at(node_id), node_id, node.primary, mode, node.primary_at)
+    return FailOver(seen.secrets.access, seen.at(node_id), node_id, node.primary, mode, node.primary_at, resumed)
 
 
-def _may_answer(seen: Assessment, copy: Seen) -> bool:
+def may_answer(seen: Assessment, copy: Seen) -> bool:
     """Return whether an unreachable replica is about to respond: its pod starts without problems."""
     instance = seen.instance_of(copy.id)
     if instance is None or instance.pod is None or seen.lost(copy.id):

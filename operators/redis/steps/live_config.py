@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from operators.redis.api.directives import present_name
 from operators.redis.api.resource import RedisCluster, refused_directives
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import ApplyDirective
@@ -12,7 +13,7 @@ from operators.redis.client.errors import ConfigRefused
 from operators.redis.instance import Instance, endpoint
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
 from operators.redis.objects.pod import is_started_afresh
-from operators.redis.objects.redis_conf import DELAYED_SYNC, PERSISTENCE
+from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC, PERSISTENCE
 from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING
 from operators.redis.steps.configuration import (
     configured,
@@ -26,6 +27,7 @@ from operators.redis.steps.configuration import (
     understands,
     uses,
 )
+from operators.redis.steps.old_snapshot import may_serve_replicas
 from operators.redis.steps.rollout_markers import is_applied, mark_pod, marker
 from operators.redis.steps.waiting import GOSSIP_SECONDS
 from shared.kubernetes.kinds import POD, Obj
@@ -49,14 +51,14 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
     kept_for_others = frozenset(PERSISTENCE if keeps_persistence(resource, seen) else ())
     actions: list[Action] = []
     names = []
-    for instance in seen.staying:
+    for instance in seen.instances:
         if not understands(resource, instance):
             continue
         omitted = {
-            *(() if _may_serve_replicas(seen, instance) else DELAYED_SYNC),
+            *(() if may_serve_replicas(seen, instance) else (*DELAYED_SYNC, *AWAITED_REPLICA)),
             *(kept_for_others if is_started_afresh(instance.pod_obj) else ()),
         }
-        desired = {name: value for name, value in settings.items() if name not in omitted}
+        desired = {name: value for name, value in settings.items() if present_name(name) not in omitted}
         due = _due(resource, seen, instance, desired, mark, now)
         if due:
             names.append(instance.name)
@@ -65,15 +67,6 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
         return PASS
     message = f"{', '.join(names)} are applying settings without a restart."
     return Step(tuple(actions), Progress.PROGRESSING, CONFIGURING, message, requeue=GOSSIP_SECONDS)
-
-
-def _may_serve_replicas(seen: Assessment, instance: Instance) -> bool:
-    """Return whether no replica has data that it would replace by that of a node at the address of its former primary.
-
-    The former node stays recorded until no member knows it, so that none replicates it any more.
-    """
-    known = instance.recorded
-    return known is not None and known.node_id == instance.id and instance.id in seen.view.cluster
 
 
 def _due(

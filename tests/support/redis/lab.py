@@ -7,7 +7,7 @@ import itertools
 import shutil
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,10 +30,14 @@ class RealLab:
     Args:
         command: command that starts a server.
         network: first two bytes of unused loopback addresses, such as `127.7`.
+
+    Attributes:
+        settings: further settings of servers from their next start on.
     """
 
     def __init__(self, command: Sequence[str], directory: Path, network: str) -> None:
         self.transcript: list[str] = []
+        self.settings: Mapping[str, str] = {}
         self._command = command
         self._directory = directory
         self._network = network
@@ -63,6 +67,7 @@ class RealLab:
             "protected-mode": "no",
             "repl-diskless-sync-delay": 0,
         }
+        settings |= self.settings
         words = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
         with (directory / "log").open("ab") as log:
             self._running[name] = await asyncio.create_subprocess_exec(*self._command, *words, stdout=log, stderr=log)
@@ -81,6 +86,12 @@ class RealLab:
     async def stop(self, name: str) -> None:
         process = self._running.pop(name)
         process.kill()
+        await process.wait()
+
+    async def terminate(self, name: str) -> None:
+        """Shut a server down, as the kubelet does."""
+        process = self._running.pop(name)
+        process.terminate()
         await process.wait()
 
     async def wipe(self, name: str) -> None:

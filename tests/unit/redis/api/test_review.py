@@ -367,6 +367,14 @@ def test_nodes_without_persistence_are_warned_about() -> None:
     assert words not in warned(obj(config={"save": ""}))
 
 
+def test_nodes_with_snapshots_only_are_warned_about() -> None:
+    words = 'with appendonly "no", nodes keep snapshots only'
+    assert words in warned(obj(config={"appendonly": "no"}))
+    assert words in warned(obj(config={"appendonly": "no", "save": "60 1"}))
+    for config in ({"appendonly": "no", "save": ""}, {"save": "60 1"}, {}):
+        assert words not in warned(obj(config=config))
+
+
 def test_version_with_known_weaknesses_causes_a_warning() -> None:
     message = warned(obj(version="8.0.2"))
     assert re.fullmatch(

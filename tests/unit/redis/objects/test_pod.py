@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -170,6 +171,29 @@ def test_node_without_persistence_never_reads_the_identity_of_the_process_before
 def test_node_with_persistence_or_without_replicas_keeps_its_identity(spec: Obj) -> None:
     """A cache without replicas loses its keys with each restart anyway, and serves its slots again at once."""
     assert "--cluster-config-file" not in container(pod(**spec))["args"]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, {"min-replicas-to-write": "1"}),
+        (
+            {"min-replicas-to-write": "0", "min-replicas-max-lag": "0"},
+            {"min-replicas-to-write": "1", "min-replicas-max-lag": "10"},
+        ),
+        ({"min-slaves-to-write": "2", "min-replicas-max-lag": "30"}, {}),
+    ],
+)
+def test_node_with_snapshots_only_accepts_no_write_until_a_replica_is_in_sync(config: Obj, expected: Obj) -> None:
+    """The snapshot may be older than the data of the replicas, which it keeps waiting."""
+    args = container(pod(config={"appendonly": "no", **config}))["args"]
+    given = dict(pairwise(args))
+    assert given["--repl-diskless-sync-delay"] == str(2**31 - 1)
+    assert {name: given.get(f"--{name}") for name in ("min-replicas-to-write", "min-replicas-max-lag")} == {
+        name: expected.get(name) for name in ("min-replicas-to-write", "min-replicas-max-lag")
+    }
+    alone = container(pod(replicas=3, replicasPerMaster=0, config={"appendonly": "no", **config}))["args"]
+    assert not [each for each in (*alone, *container(pod())["args"]) if "diskless" in each or "min-replicas" in each]
 
 
 SHARED: Obj = {"pod": [{"volumes": {"type": "nfs", "persistentVolumeClaimName": "all"}}]}

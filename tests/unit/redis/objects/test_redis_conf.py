@@ -98,8 +98,9 @@ def test_grouped_arguments_are_split_into_lines_for_old_servers() -> None:
     assert found["client-output-buffer-limit"] == ["normal 0 0 0", "replica 256mb 64mb 60"]
 
 
-def test_snapshots_keep_engine_defaults_without_append_only_file() -> None:
-    assert "save" not in lines(wished(config={"appendonly": "no"}))
+def test_snapshots_are_those_of_the_engine_without_append_only_file() -> None:
+    """Written in the file, so that running servers get them if the append-only file is switched off."""
+    assert lines(wished(config={"appendonly": "no"}))["save"] == ["3600 1", "300 100", "60 10000"]
     assert lines(wished(config={"appendonly": "no", "save": "60 1"}))["save"] == ["60 1"]
 
 

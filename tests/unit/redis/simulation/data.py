@@ -61,6 +61,8 @@ def write(
     route(redis, process, [key], redirected=redirected)
     if process.paused > redis.now:
         raise Refused("BUSY the client waits: writes are paused")
+    if sum(other.linked for other in redis.connected_to(process)) < int(process.config("min-replicas-to-write")):
+        raise Refused("NOREPLICAS Not enough good replicas to write.")
     after = apply(operation, number, before, redis.now)
     store(process.node, key, after)
     wrote(process)

@@ -181,7 +181,7 @@ class FakeRedis:
         process.run_id = fake_id("run", uid, self.begun)
         node.history, node.offset, node.former = fake_id("history", self.begun), 0, ""
         if not process.persistent:
-            node.keys = {}
+            node.keys = dict(node.saved) if process.saves else {}
         for known in node.known.values():
             known.last_response = self.now
         node.known = {known.id: known for known in node.known.values() if not known.in_handshake}
@@ -203,6 +203,8 @@ class FakeRedis:
             self._announce(self.processes[uid])
         process = self.processes.pop(uid, None)
         if process is not None:
+            if process.saves and process.runs:  # SIGTERM
+                process.node.saved = dict(process.node.keys)
             self.guard.ended(self, process)
             self.settle(f"pod {process.pod} ended")
         node = self.disks.pop(uid, None)

@@ -69,7 +69,7 @@ class Guard:
         """Extend the budget by what is lost with a process that ends or hangs."""
         node, had = process.node, process.node.keys
         if not process.persistent and not process.hangs:
-            node.keys = {}
+            node.keys = dict(node.saved) if process.saves else {}
         self._extend(redis, node, had, _candidates(redis, process))
 
     def deposed(self, redis: FakeRedis, successor: Process) -> None:
@@ -410,13 +410,13 @@ class Guard:
             self.fail(f"{process.pod} forgets {redis.name(node_id)}, which has the only copy of {_keys(missing)}")
 
     def may_promote(self, redis: FakeRedis, process: Process, mode: str) -> None:
-        """Check that FORCE and TAKEOVER replace only a primary that no longer runs."""
+        """Check that FORCE and TAKEOVER replace only a primary that no longer runs, or that resumed with old data."""
         lead = process.node.lead
         if lead is None or not mode:
             return
         known = redis.node(lead.id)
         for primary in redis.processes.values():  # a hanging primary may have the newest writes
-            if primary.node is known and not primary.exit_message:
+            if primary.node is known and not primary.exit_message and not self._is_outdated(redis, primary, process):
                 self.fail(f"{process.pod} takes over by {mode}, while its primary {primary.pod} runs")
         replaced = known is not None and any(
             other.node is not known and known.name in (other.pod, f"data-{other.pod}") for other in redis.running
@@ -426,6 +426,12 @@ class Guard:
         for other in redis.running:
             if other.node.me.primary == lead.id and len(self._newer(redis, other.node, process.node)):
                 self.fail(f"{process.pod} takes over by {mode}, though {other.pod} has newer writes")
+
+    def _is_outdated(self, redis: FakeRedis, primary: Process, copy: Process) -> bool:
+        """Whether a primary accepts no writes, and has none that a copy lacks."""
+        linked = sum(each.linked for each in redis.connected_to(primary))
+        refuses = linked < int(primary.config("min-replicas-to-write"))
+        return refuses and not primary.hangs and not self._newer(redis, primary.node, copy.node)
 
     def _newer(self, redis: FakeRedis, one: Node, other: Node) -> list[bytes]:
         return [

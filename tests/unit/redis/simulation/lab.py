@@ -35,7 +35,7 @@ class FakeLab:
         known = self._addresses.setdefault(name, f"10.0.0.{'abcdefghijx'.index(name) + 1}")
         self._addresses[name] = self._addresses.get(address, address) or known
         disk = self._disks.setdefault(name, f"disk-{name}-{self._made}")
-        settings = {"cluster-node-timeout": str(TIMEOUT), "appendonly": appendonly}
+        settings = {"cluster-node-timeout": str(TIMEOUT), "appendonly": appendonly, "save": ""}
         self.redis.advance()
         command = Command(disk, name, settings=settings)
         self.redis.begin(uid, f"demo-{name}", self._addresses[name], command)

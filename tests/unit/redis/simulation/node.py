@@ -97,7 +97,7 @@ class Node:
         known: cluster view by node id, the node itself included.
         migrating, importing: open slots, with the id of the other node.
         banned: time until which a forgotten node is not added again, by id.
-        keys: data set, of all databases (`database_of`).
+        keys: data set, of all databases (`database_of`); `saved` is its last snapshot.
         history: replication id up to `offset`; `former` is the one before `forked_at`.
         cluster: name of the StatefulSet.
         family: id shared by all nodes that were ever meant to form one cluster.
@@ -112,6 +112,7 @@ class Node:
     importing: dict[int, str] = field(default_factory=dict)
     banned: dict[str, float] = field(default_factory=dict)
     keys: dict[bytes, Entry] = field(default_factory=dict)
+    saved: dict[bytes, Entry] = field(default_factory=dict)
     history: str = ""
     offset: int = 0
     former: str = ""

@@ -124,6 +124,11 @@ class Process:
         return self.config("appendonly") == "yes"
 
     @property
+    def saves(self) -> bool:
+        """Whether it writes snapshots instead: when it is terminated, and long after a write."""
+        return not self.persistent and self.settings.get("save", "3600 1") != ""
+
+    @property
     def replicates_slots(self) -> bool:
         """Whether MIGRATING and IMPORTING are replicated (Valkey 8, clusterCommandSetSlot)."""
         return self.engine == "valkey" and int(self.version.partition(".")[0]) >= 8
@@ -194,6 +199,7 @@ DEFAULTS = {
     "masteruser": "",
     "maxmemory": "0",
     "maxmemory-policy": "noeviction",
+    "min-replicas-to-write": "0",
     "repl-diskless-sync": "yes",
     "repl-diskless-sync-delay": "0",
     "requirepass": "",

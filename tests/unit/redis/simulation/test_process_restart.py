@@ -7,7 +7,7 @@ import pytest
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
 from shared.testing.harness.scenario import ScenarioStep, operator_down, unobserved
 from shared.testing.harness.scenario_runner import ScenarioRun, World
-from tests.support.redis.scenarios import REDIS, cluster, in_memory
+from tests.support.redis.scenarios import REDIS, all_pods_deleted, cluster, in_memory
 from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.database import FakeRedis
 from tests.unit.redis.simulation.guard import values
@@ -41,6 +41,46 @@ async def test_primary_without_persistence_does_not_resume_empty(given: Scenario
     assert before
     assert {key for key, value in before.items() if after.get(key) != value and not value.expires} == set()
     assert redis.state()[0]["replicas by primary"] == [1, 1, 1]
+
+
+SNAPSHOTS: Obj = {"config": {"appendonly": "no"}}
+
+
+@pytest.mark.parametrize("absent", [False, True], ids=["operator runs", "operator is down"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        cluster(6, **SNAPSHOTS),
+        cluster(9, replicasPerMaster=2, **SNAPSHOTS),
+        cluster(6, "9.0.1", repository="valkey/valkey", **SNAPSHOTS),
+    ],
+    ids=["redis", "two replicas", "valkey"],
+)
+async def test_replicas_keep_newer_keys_than_the_last_snapshot_of_their_primary(
+    given: ScenarioStep, *, absent: bool
+) -> None:
+    """The primary is back within the node timeout: nothing is elected, and its replicas would copy the snapshot."""
+    run, before = ScenarioRun(World(REDIS)), dict[bytes, Entry]()
+    await run.run_steps((given,))
+    steps = (container_restarts(before),)
+    await run.run_steps(operator_down(*steps) if absent else steps)
+    redis = run.world.database
+    assert isinstance(redis, FakeRedis)
+    after = values(redis)
+    assert before
+    assert {key for key, value in before.items() if after.get(key) != value and not value.expires} == set()
+    assert {process.config("min-replicas-to-write") for process in redis.running} == {"0"}, "all accept writes again"
+    assert len({process.config("repl-diskless-sync-delay") for process in redis.running}) == 1
+
+
+async def test_snapshots_serve_again_if_all_servers_restarted() -> None:
+    """No replica has newer keys than its snapshot, so that each primary continues with its own."""
+    run = ScenarioRun(World(REDIS))
+    await run.run_steps((cluster(6, **SNAPSHOTS), *all_pods_deleted(6)))
+    redis = run.world.database
+    assert isinstance(redis, FakeRedis)
+    assert redis.state()[0]["healthy"]
+    assert {process.config("min-replicas-to-write") for process in redis.running} == {"0"}
 
 
 ON_DELETE: Obj = {"pod": [{"updateStrategy": {"type": "OnDelete"}}]}

@@ -1,0 +1,105 @@
+"""Keeps a primary that resumed with an old snapshot from replacing newer copies. Pure.
+
+Without an append-only file, a server that is killed and restarts has its last snapshot. If it is back within the node
+timeout, nothing is elected: it resumes as a primary, and its replicas would copy the snapshot over keys that only they
+have. A fresh identity, as without persistence (`fresh_identity`), does not serve here: after a restart of all pods,
+nodes without an identity would not continue with their snapshots, and each planned restart would need a full sync.
+
+So each process starts with settings that keep its replicas waiting (`redis_conf.DELAYED_SYNC`), and that refuse writes
+until a replica is in sync (`redis_conf.AWAITED_REPLICA`): otherwise both would have writes that the other lacks. After
+a shutdown its snapshot is complete, the replicas continue (partial resynchronization), and it serves at once. Otherwise
+the operator promotes the replica; if none has newer keys, it applies the desired settings (`live_config`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
+from operators.redis.instance import Instance
+from operators.redis.objects.redis_conf import DELAY, DELAYED_SYNC
+from operators.redis.reasons import TAKING_OVER
+from operators.redis.steps.failover import may_answer, take_over
+from operators.redis.steps.waiting import FAILOVER_SECONDS, GOSSIP_SECONDS
+from operators.redis.topology.cluster_view import Seen
+from shared.runtime.plan import PASS, Step
+
+
+def replace_outdated(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Promote the replica with the newest keys of a primary that resumed with an older snapshot."""
+    if not resource.formed:
+        return PASS
+    for primary in seen.view.primaries:
+        outdated = f"{primary.name} restarted with its last snapshot"
+        if awaited := _awaited(seen, primary.id):
+            names = ", ".join(copy.name for copy in awaited)
+            message = f"{outdated}. Waiting for {names}, which may have newer keys."
+            return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
+        if newer := _newer(seen, primary.id):
+            candidate = newer[0]
+            message = f"{outdated}, and {candidate.name} has newer keys; {candidate.name} is taking over."
+            call = take_over(seen, candidate.id, "FORCE", resumed=True)
+            return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
+    return PASS
+
+
+def may_serve_replicas(seen: Assessment, instance: Instance) -> bool:
+    """Return whether no replica would replace data by older or other data, if a node served it.
+
+    A former node stays recorded until no member knows it, so that none replicates it any more.
+    """
+    known, node = instance.recorded, seen.view.nodes.get(instance.id)
+    if known is None or node is None or known.node_id != instance.id or instance.id not in seen.view.cluster:
+        return False
+    if node.is_replica:  # once it serves replicas, its process counts as one that has all data of its primary
+        return node.synced
+    return not _awaited(seen, node.id) and not _newer(seen, node.id)
+
+
+def _newer(seen: Assessment, primary: str) -> Sequence[Seen]:
+    """Return replicas that have kept all data of a primary since before it restarted; the most advanced first."""
+    if not _is_undecided(seen, primary):
+        return ()
+    found = [
+        copy
+        for copy in seen.view.replicas_of(primary)
+        if copy.report
+        and _served(seen.reachable[copy.id])
+        and not (copy.report.link_up or copy.report.syncing or copy.report.loading)
+        and _is_recorded_copy(seen, copy.id, primary)
+        and seen.may_replace(copy.id, primary)
+    ]
+    return sorted(found, key=lambda copy: (seen.reachable[copy.id].leaving, -copy.report.offset if copy.report else 0))
+
+
+def _awaited(seen: Assessment, primary: str) -> Sequence[Seen]:
+    """Return unreachable replicas that may have newer keys than a primary, and are about to respond."""
+    if not _is_undecided(seen, primary):
+        return ()
+    return [
+        copy
+        for copy in seen.view.replicas_of(primary)
+        if not copy.answers and _is_recorded_copy(seen, copy.id, primary) and may_answer(seen, copy)
+    ]
+
+
+def _is_undecided(seen: Assessment, primary: str) -> bool:
+    """Return whether a primary resumed with its slots, and still has the settings of its start."""
+    instance = seen.reachable.get(primary)
+    return instance is not None and _delay(instance) == DELAYED_SYNC[DELAY] and bool(seen.view.slots_of(primary))
+
+
+def _served(instance: Instance) -> bool:
+    """Return whether a process once had all data (`may_serve_replicas`): it no longer has the settings of its start."""
+    return _delay(instance) not in ("", DELAYED_SYNC[DELAY])
+
+
+def _delay(instance: Instance) -> str:
+    return instance.report.settings.get(DELAY, "") if instance.report else ""
+
+
+def _is_recorded_copy(seen: Assessment, node_id: str, primary: str) -> bool:
+    instance = seen.recorded.get(node_id)
+    return instance is not None and instance.recorded is not None and instance.recorded.copy_of == primary

@@ -1,0 +1,107 @@
+"""A primary without an append-only file is killed, and is back within the node timeout with its last snapshot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from e2e.databases import redis_programs
+from operators.redis.api.engine_versions import EngineName
+from operators.redis.client.commands import FailOver
+from operators.redis.client.connection import connect
+from operators.redis.client.errors import Refused
+from operators.redis.client.responses import fields
+from operators.redis.client.server import Access, Endpoint
+from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC
+from tests.support.redis.lab import RealLab
+from tests.support.redis.recorded_conformance import FOO, SEEN, Recorder, form
+
+SNAPSHOTS = {"appendonly": "no", "save": "3600 1"}
+AS_IN_A_POD = {name: value for name, value in {**DELAYED_SYNC, **AWAITED_REPLICA}.items() if "max-replicas" not in name}
+assert FOO > 10922, "foo is a key of the third primary, c, whose replica is f"
+
+
+async def _written(lab: RealLab) -> Recorder:
+    """Form a cluster in which a replica has a newer value than the last snapshot of its primary."""
+    lab.settings = SNAPSHOTS
+    recorder = await form(lab, "def")
+    await lab.server("c").execute("SET", "foo", "old")
+    await lab.server("c").execute("SAVE")
+    await lab.server("c").execute("SET", "foo", "new")
+    await lab.wait(1)
+    return recorder
+
+
+async def _value(lab: RealLab, name: str) -> object:
+    await lab.server(name).execute("READONLY")
+    return await lab.server(name).execute("GET", "foo")
+
+
+ALL = pytest.mark.parametrize(
+    ("engine", "version"),
+    [
+        pytest.param("redis", "7.0", marks=pytest.mark.nightly),
+        ("redis", "8.0"),
+        pytest.param("valkey", "9.1", marks=pytest.mark.nightly),
+    ],
+)
+
+
+@ALL
+async def test_replica_with_newer_keys_takes_over_from_the_snapshot(
+    tmp_path: Path, engine: EngineName, version: str
+) -> None:
+    lab = RealLab(redis_programs.server(engine, version), tmp_path, "127.81")
+    try:
+        recorder = await _written(lab)
+        lab.settings = SNAPSHOTS | AS_IN_A_POD
+        await lab.stop("c")
+        await recorder.start("c")
+        await lab.wait(2 * SEEN)
+        assert not [each for each in lab.transcript if "another id" in each]
+        assert (await _value(lab, "c"), await _value(lab, "f")) == (b"old", b"new"), "the replica keeps its data"
+        with pytest.raises(Refused, match="NOREPLICAS"):
+            await lab.server("c").execute("SET", "foo", "late")
+        at = Endpoint("f", lab.address("f")[0], "localhost", lab.address("f")[1], id=recorder.ids["f"])
+        call = FailOver(Access(), at, recorder.ids["f"], recorder.ids["c"], "FORCE", resumed=True)
+        await call.carry_out(connect)
+        await lab.wait(2 * SEEN)
+        assert {name: fields(await lab.server(name).execute("INFO"))["role"] for name in "cf"} == {
+            "c": "slave",
+            "f": "master",
+        }
+        assert (await _value(lab, "c"), await _value(lab, "f")) == (b"new", b"new")
+    finally:
+        await lab.close()
+
+
+@ALL
+async def test_primary_that_was_shut_down_serves_at_once(tmp_path: Path, engine: EngineName, version: str) -> None:
+    """The snapshot is complete: the replica continues, without a transfer that it would wait for."""
+    lab = RealLab(redis_programs.server(engine, version), tmp_path, "127.82")
+    try:
+        recorder = await _written(lab)
+        lab.settings = SNAPSHOTS | AS_IN_A_POD
+        await lab.terminate("c")
+        await recorder.start("c")
+        await lab.wait(2 * SEEN)
+        assert await lab.server("c").execute("SET", "foo", "later") == "OK"
+        await lab.wait(1)
+        assert await _value(lab, "f") == b"later"
+    finally:
+        await lab.close()
+
+
+@pytest.mark.nightly
+async def test_snapshot_replaces_newer_keys_without_the_settings_of_a_pod(tmp_path: Path) -> None:
+    """The loss that these settings prevent."""
+    lab = RealLab(redis_programs.server("redis", "8.0"), tmp_path, "127.83")
+    try:
+        recorder = await _written(lab)
+        await lab.stop("c")
+        await recorder.start("c")
+        await lab.wait(2 * SEEN)
+        assert await _value(lab, "f") == b"old"
+    finally:
+        await lab.close()
