@@ -199,11 +199,17 @@ class Assessment(Observed):
 
     @cached_property
     def agreement(self) -> ClusterView:
-        """The view without nodes that were scaled away, which members remove one by one."""
+        """The view without nodes that were scaled away, which members remove one by one, and without unknown ones.
+
+        Nodes with slots are never left out: all must agree on them.
+        """
+        unknown = {node.id for node in self.unknown_nodes}
         return self.view.without(
             node.id
             for node in self.view.members
-            if not self.view.slots_of(node.id) and not node.answers and self.is_scaled_away(node.id)
+            if not self.view.slots_of(node.id)
+            and not node.answers
+            and (node.id in unknown or self.is_scaled_away(node.id))
         )
 
     @cached_property

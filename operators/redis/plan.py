@@ -31,13 +31,18 @@ from operators.redis.steps.credentials import renew_certificates, require_authen
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.failover import replace_failed
 from operators.redis.steps.fresh_identity import prepare_restarts
-from operators.redis.steps.joining import join_nodes
+from operators.redis.steps.joining import join_nodes, refuse_full_nodes
 from operators.redis.steps.live_config import apply_config, label_serving_pods, report_refused_config
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
 from operators.redis.steps.old_snapshot import replace_outdated
 from operators.redis.steps.open_slots import release_slots, reopen_slots, repair_open_slots
 from operators.redis.steps.placement import improve_placement
-from operators.redis.steps.preconditions import await_agreement, await_redis, refuse_unknown_nodes
+from operators.redis.steps.preconditions import (
+    await_agreement,
+    await_redis,
+    refuse_unknown_nodes,
+    refuse_unknown_owners,
+)
 from operators.redis.steps.provisioning import (
     admit_operator,
     create_secrets,
@@ -130,9 +135,12 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
                 partial(rotate_password, self.settings),  # without a restart: both passwords are valid in between
                 renew_certificates,  # without a restart
             ),
+            (refuse_unknown_nodes,),  # no changes while a member belongs to no pod; only some repairs depend on it
+            (refuse_full_nodes,),  # nor while a node that should join has keys
+            (label_serving_pods,),  # add synced members to the client Service
             (
                 await_redis,  # change nothing while no node is reachable
-                refuse_unknown_nodes,  # do not act on members that belong to no pod
+                refuse_unknown_owners,  # the cluster may be merging with another one
                 record_nodes,  # which node is on which volume, before anything depends on it
                 update_addresses,  # CLUSTER MEET at current addresses, before any CLUSTER FORGET
                 reopen_slots,  # marks that a failover lost: clients need them to find moved keys
@@ -148,7 +156,6 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
                 release_slots,  # marks that no recorded migration set: an importing node ignores claims of others
                 await_agreement,  # later steps need one cluster view
                 repair_open_slots,  # finish interrupted migrations
-                label_serving_pods,  # add synced members to the client Service
                 pair_empty_nodes,  # a replica for each primary
             ),
         )

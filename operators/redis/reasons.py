@@ -327,7 +327,7 @@ UNKNOWN_MEMBER = REASONS.add(
     "The cluster has a member that belongs to none of its pods.",
     (
         "The cluster has a member that belongs to none of its pods: {unknown}. It was added manually, or a "
-        "pod address was reused by another cluster. Nothing was changed. If it is not needed, move its slots "
+        "pod address was reused by another cluster. {consequence}. If it is not needed, move its slots "
         "away and remove it from every node (CLUSTER FORGET)."
     ),
 )

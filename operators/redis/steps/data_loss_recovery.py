@@ -31,6 +31,7 @@ from operators.redis.migration.commands import AssignSlots
 from operators.redis.observe import outlives_pods
 from operators.redis.reasons import RECOVERING, SLOTS_LOST, SLOTS_UNSERVED
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.steps.preconditions import refuse_unknown_nodes
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
@@ -207,6 +208,8 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
     found = loss(resource, seen)
     if found is None:
         return PASS
+    if seen.unknown_nodes:  # they may have the keys
+        return refuse_unknown_nodes(resource, seen, now)
     if found.unreachable:
         message = (
             f"No node serves {brief(found.slots)}: waiting for the nodes that may hold their keys. "

@@ -18,12 +18,27 @@ def join_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step
     """Make new nodes members, once their node ids are recorded (`record_nodes`)."""
     if not resource.formed or not seen.view.primaries:
         return PASS
-    new = [instance for instance in seen.awaited if instance.report and _is_recorded(instance) and not instance.leaving]
+    new = [instance for instance in _new(seen) if instance.is_blank]
+    return _meet(resource, seen, new) if new else PASS
+
+
+def refuse_full_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Change nothing while a node that is no member has keys: it is neither joined nor emptied."""
+    if not resource.formed or not seen.view.primaries:
+        return PASS
+    new = _new(seen)
     if trimming := [f"{instance.name} {instance.trims}" for instance in new if instance.trims]:
         return Step.wait(JOINING, f"Waiting before new nodes join: {', '.join(trimming)}.", requeue=SYNC_SECONDS)
     if full := next((instance for instance in new if not instance.is_blank), None):
         return _refuse(full)
-    return _meet(resource, seen, new) if new else PASS
+    return PASS
+
+
+def _new(seen: Assessment) -> list[Instance]:
+    """Return the instances with a reachable node that is no member, once the id of the node is recorded."""
+    return [
+        instance for instance in seen.awaited if instance.report and _is_recorded(instance) and not instance.leaving
+    ]
 
 
 def _is_recorded(instance: Instance) -> bool:

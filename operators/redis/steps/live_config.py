@@ -118,9 +118,9 @@ def label_serving_pods(resource: RedisCluster, seen: Assessment, _now: datetime)
 
     Evictions count only such pods. So an instance that is removed keeps its label until no slot has to move: a rolling
     update comes before that. A replica that lags for a while keeps it too, because it still redirects clients to the
-    right node.
+    right node. While the nodes disagree about owners, no label changes.
     """
-    if not resource.formed:
+    if not resource.formed or seen.agreement.settled:
         return PASS
     actions: list[Action] = []
     moved = not set(seen.view.owned) - set(seen.primaries)

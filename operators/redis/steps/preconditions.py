@@ -9,6 +9,7 @@ from operators.redis.assessment import Assessment
 from operators.redis.reasons import REDIS_UNREACHABLE, SETTLING, UNKNOWN_MEMBER
 from operators.redis.steps.planned_work import planned_work
 from operators.redis.steps.waiting import AGREEMENT_SECONDS, BLOCKED_SECONDS, phase_or
+from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step
 
 
@@ -29,16 +30,30 @@ def await_redis(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
     return Step.wait(REDIS_UNREACHABLE, message, warning=True, requeue=BLOCKED_SECONDS)
 
 
+def refuse_unknown_owners(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+    """Repair nothing while a member that belongs to no pod may own slots: the cluster may be merging with another."""
+    return refuse_unknown_nodes(resource, seen, now) if _unknown_owners(seen) else PASS
+
+
+def _unknown_owners(seen: Assessment) -> list[Seen]:
+    return [
+        node
+        for node in seen.unknown_nodes
+        if any(entry.node.slots for entry in node.others) or seen.view.replicas_of(node.id)
+    ]
+
+
 def refuse_unknown_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Block while the cluster has a member that belongs to no pod: it is neither used nor forgotten."""
+    """Apply no change while the cluster has a member that belongs to no pod: it is neither used nor forgotten."""
     if not resource.formed or not seen.unknown_nodes:
         return PASS
+    consequence = "Nothing is changed" if _unknown_owners(seen) else "Changes wait, and repairs of other nodes continue"
     unknown = ", ".join(f"{node.name} ({node.id})" for node in seen.unknown_nodes)
     return Step.blocked(
         UNKNOWN_MEMBER,
         f"The cluster has a member that belongs to none of its pods: {unknown}. It was added manually, or a pod "
-        "address was reused by another cluster. Nothing was changed. If it is not needed, move its slots away and "
-        "remove it from every node (CLUSTER FORGET).",
+        f"address was reused by another cluster. {consequence}. If it is not needed, move its slots away and remove it "
+        "from every node (CLUSTER FORGET).",
     )
 
 

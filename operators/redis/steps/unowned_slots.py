@@ -22,10 +22,11 @@ from shared.runtime.plan import PASS, Step
 def assign_unowned_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Let the only node that has keys of a slot without an owner own it.
 
-    Only while every recorded node is reachable, because any other one may have newer keys, or claim the slot.
+    Only while every member is a recorded node and reachable, because any other one may have newer keys, or claim the
+    slot.
     """
     holders_of = _holders(resource, seen)
-    if not holders_of or seen.detached or seen.recorded.keys() - seen.reachable.keys():
+    if not holders_of or seen.detached or seen.unknown_nodes or seen.recorded.keys() - seen.reachable.keys():
         return PASS
     contested = Slots.of(*(slot for slot, holders in holders_of.items() if len(holders) > 1))
     if contested:

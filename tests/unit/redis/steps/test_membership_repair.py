@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from operators.redis.client.responses import Node
 from operators.redis.slots.hash_slots import Slots
+from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.unit.redis.world import (
     ABSENT,
@@ -51,17 +53,52 @@ def test_no_meet_is_sent_for_a_node_whose_address_is_known() -> None:
     assert of(planned(P0, P1, P2, R0, R1, replace(R2, up=False)).actions, "Meet") == []
 
 
-def test_unknown_node_blocks_changes_and_is_not_forgotten() -> None:
-    resource, found = world(*formed())
-    unknown = Node("f" * 40, "10.9.9.9", 6379, frozenset({"master", "fail"}), linked=False)
+def with_unknown_member(*at: At, slots: str = "", primary: str = "", known_to: int = 99, **more: Any) -> Plan:
+    """Plan of a cluster in which the first nodes know a member that belongs to no pod."""
+    resource, found = world(*at, **more)
+    flags = frozenset({"slave" if primary else "master", "fail"})
+    unknown = Node("f" * 40, "10.9.9.9", 6379, flags, primary, 99, linked=False, slots=Slots.parse(slots))
     instances = []
     for instance in found.instances:
-        assert instance.report
-        instances.append(replace(instance, report=replace(instance.report, nodes=(*instance.report.nodes, unknown))))
-    made = plan(resource, replace(found, instances=tuple(instances)))
+        report = instance.report
+        if report and instance.number < known_to:
+            instance = replace(instance, report=replace(report, nodes=(*report.nodes, unknown)))
+        instances.append(instance)
+    return plan(resource, replace(found, instances=tuple(instances)))
+
+
+@pytest.mark.parametrize("more", [{}, {"slots": "0-99"}, {"primary": node_id(0)}, {"known_to": 2}])
+def test_unknown_node_blocks_changes_and_is_not_forgotten(more: dict[str, Any]) -> None:
+    made = with_unknown_member(*formed(), *[replace(At(epoch=0))] * 2, **more)
     assert (made.verdict.reason, made.verdict.progress) == ("StrangerInCluster", Progress.BLOCKED)
-    assert "f" * 40 in made.verdict.message
-    assert acts(made.actions) == []
+    assert made.verdict.message.count("f" * 40) == 1
+    assert of(made.actions, "MoveSlots") == of(made.actions, "Forget") == []
+
+
+MOVED = replace(R0, address="10.9.0.1", stale_address="10.0.0.4")
+LOST = replace(P0, up=False, failed=True, disk="another")
+
+
+@pytest.mark.parametrize("more", [{}, {"primary": node_id(0)}, {"known_to": 2}])
+def test_unknown_node_without_slots_does_not_prevent_repairs(more: dict[str, Any]) -> None:
+    made = with_unknown_member(P0, P1, P2, MOVED, R1, R2, **more)
+    assert [call.at.name for call in of(made.actions, "Meet")] == ["demo-3"]
+    made = with_unknown_member(LOST, P1, P2, replace(R0, synced=False), R1, R2, **more)
+    assert [call.at.name for call in of(made.actions, "FailOver")] == ["demo-3"]
+    made = with_unknown_member(*formed()[:5], At(epoch=0), **more)
+    assert [call.at.name for call in of(made.actions, "Replicate")] == ["demo-5"]
+
+
+def test_unknown_node_that_may_have_slots_prevents_repairs() -> None:
+    """The cluster may be merging with another one, which more messages would spread."""
+    assert acts(with_unknown_member(P0, P1, P2, MOVED, R1, R2, slots="0-5460").actions) == []
+
+
+def test_unknown_node_may_have_the_only_copy_of_lost_slots() -> None:
+    lost_replica = replace(R0, up=False, failed=True, disk="another")
+    made = with_unknown_member(LOST, P1, P2, lost_replica, R1, R2, primary=node_id(0))
+    assert made.verdict.reason == "StrangerInCluster"
+    assert of(made.actions, "AddSlots") == []
 
 
 def test_former_node_that_a_returning_node_still_lists_is_forgotten_again() -> None:
