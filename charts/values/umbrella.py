@@ -23,7 +23,7 @@ _NEXT = """\
 
 To create {summary}, and to list the fields of its spec:
 
-  kubectl apply --filename samples/{name}/small.yaml
+  {create}
   kubectl get {plural}
   kubectl explain {kind}.spec
 {{{{- include "operator.deprecations" (list $.Values.{name} "{name}.") }}}}
@@ -64,11 +64,22 @@ def notes(operators: Sequence[Operator]) -> str:
             _NEXT.format(
                 name=each.name,
                 summary=each.summary,
+                create=create_smallest(each),
                 plural=each.main.kind.plural,
                 kind=each.main.kind.name.lower(),
             )
             for each in operators
         ),
+    )
+
+
+def create_smallest(operator: Operator) -> str:
+    """Return the command that creates the smallest resource of an operator's main kind; it needs no file."""
+    kind = operator.main.kind
+    spec = f"spec: {{{operator.smallest}}}"
+    return (
+        f"echo '{{apiVersion: {kind.api_version}, kind: {kind.name}, metadata: {{name: first}}, {spec}}}' "
+        "| kubectl apply --filename -"
     )
 
 

@@ -74,7 +74,9 @@ def up(options: argparse.Namespace) -> None:
         else:
             tags = _tags(target, operator_images, options, steps)
             with steps.step("Install the operators (Helm release platform)"):
-                release.install(target.kubeconfig, tags, update_charts)
+                release.install(target.kubeconfig, tags, update_charts, release.local_values() if local else ())
+            if local:
+                steps.write(f"        {release.local_defaults()}")
         with steps.step("Apply the samples and wait until they are Ready"):
             if local:
                 local.await_dns()  # the members of etcd need it; the operators do not
@@ -232,7 +234,7 @@ def _install_from_registry(target: Target, steps: Steps) -> None:
         packaged = charts.package(version, references, Path(made), helm)
         platform = publishing.push_charts(packaged, registry.NODES_ADDRESS, helm)
     with steps.step(f"Install the operators from {platform} (Helm release platform)"):
-        release.install_published(target.kubeconfig, platform, version, references)
+        release.install_published(target.kubeconfig, platform, version, references, release.local_values())
 
 
 def _tags(

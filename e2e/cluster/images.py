@@ -25,7 +25,7 @@ from e2e.cluster.machine import debian, host
 from e2e.cluster.machine.commands import run, succeeds
 from e2e.cluster.node import PAUSE_IMAGE
 from e2e.cluster.paths import CACHE, REPOSITORY
-from shared.runtime.operator import load
+from shared.runtime.operator import Operator, load
 
 IMAGES = REPOSITORY / "e2e" / "images"
 COREDNS_IMAGE = "platform/coredns:1"
@@ -126,14 +126,26 @@ def required_by(text: str) -> list[Image]:
     names = [text]
     for operator in operators.installed():
         kind = operator.main.kind.name
-        if kind in text and any(_runs_default(found, kind) for found in _documents(text)):
-            names += [catalogue.default_version for catalogue in operator.catalogues]
+        new = [each for each in (_documents(text) if kind in text else ()) if _runs_default(each, kind)]
+        names += [local_default(operator, _engine_of(operator, document)) for document in new]
     named = "\n".join(names)
     return [
         image
         for image in operand_images()
         if re.search(rf"(?<![\w.])v?{re.escape(image.tag.rpartition(':')[2].removeprefix('v'))}(?![\w.])", named)
     ]
+
+
+def local_default(operator: Operator, engine: str) -> str:
+    """Return the version that a new resource without one gets on the local cluster."""
+    defaults = {catalogue.engine: catalogue.default_version for catalogue in operator.catalogues}
+    return {**defaults, **operator.local_versions}[engine]
+
+
+def _engine_of(operator: Operator, document: Any) -> str:
+    """Return the engine that a resource names anywhere; the first one of the operator if it names none."""
+    first, *others = [catalogue.engine for catalogue in operator.catalogues]
+    return next((engine for engine in others if engine in str(document)), first)
 
 
 def _documents(text: str) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,13 +69,37 @@ def update_charts(charts: Path = CHARTS, helm: Callable[..., str] = Helm(None)) 
         helm("dependency", "update", charts / name, "--skip-refresh")
 
 
-def install(kubeconfig: Path | None, tags: dict[str, str], update_charts: Callable[[], None]) -> bool:
+def local_values() -> list[str]:
+    """Return options of helm with which resources without a version get one of which the local cluster has an image."""
+    return [
+        f"--set-string={each.name}.defaultVersions="
+        + "\\,".join(f"{engine}={version}" for engine, version in each.local_versions.items())
+        for each in installed()
+        if each.local_versions
+    ]
+
+
+def local_defaults() -> str:
+    """Return which default versions differ on the local cluster, as a sentence; empty if none does."""
+    differing = [
+        f"{catalogue.engine} {each.local_versions[catalogue.engine]} (elsewhere {catalogue.default_version})"
+        for each in installed()
+        for catalogue in each.catalogues
+        if catalogue.engine in each.local_versions
+    ]
+    return f"Default versions here, by the images of this machine: {', '.join(differing)}" if differing else ""
+
+
+def install(
+    kubeconfig: Path | None, tags: dict[str, str], update_charts: Callable[[], None], values: Sequence[str] = ()
+) -> bool:
     """Install or upgrade the platform from this tree, unless the installed release has the same charts and images.
 
     Args:
         kubeconfig: kubeconfig of the cluster; None for the user's own.
         tags: image of each operator.
         update_charts: called before the charts are installed; returns when they contain the charts they depend on.
+        values: further options of helm, such as `local_values`.
 
     Returns:
         Whether the release was installed or upgraded.
@@ -84,15 +108,17 @@ def install(kubeconfig: Path | None, tags: dict[str, str], update_charts: Callab
     if _is_installed(helm, tags):
         return False
     update_charts()
-    values = []
+    chosen = list(values)
     for operator, tag in tags.items():
         repository, _, name = tag.rpartition(":")
-        values += ["--set", f"{operator}.image.repository={repository},{operator}.image.tag={name}"]
-    _upgrade(helm, tags, CHARTS / RELEASE, *values)
+        chosen += ["--set", f"{operator}.image.repository={repository},{operator}.image.tag={name}"]
+    _upgrade(helm, tags, CHARTS / RELEASE, *chosen)
     return True
 
 
-def install_published(kubeconfig: Path | None, chart: str, version: str, images: dict[str, str]) -> bool:
+def install_published(
+    kubeconfig: Path | None, chart: str, version: str, images: dict[str, str], values: Sequence[str] = ()
+) -> bool:
     """Install or upgrade the platform from a registry; the chart contains the images.
 
     Args:
@@ -100,6 +126,7 @@ def install_published(kubeconfig: Path | None, chart: str, version: str, images:
         chart: OCI reference of the umbrella chart, in a registry without TLS.
         version: version of the chart.
         images: image of each operator in the chart, by digest.
+        values: further options of helm, such as `local_values`.
 
     Returns:
         Whether the release was installed or upgraded.
@@ -107,7 +134,7 @@ def install_published(kubeconfig: Path | None, chart: str, version: str, images:
     helm = Helm(kubeconfig)
     if _is_installed(helm, images):
         return False
-    _upgrade(helm, images, chart, "--version", version, "--plain-http")
+    _upgrade(helm, images, chart, "--version", version, "--plain-http", *values)
     return True
 
 
@@ -121,14 +148,9 @@ def _is_installed(helm: Helm, images: dict[str, str]) -> bool:
 
 
 def _upgrade(helm: Helm, images: dict[str, str], chart: str | Path, *options: str) -> None:
-    checked = [
-        f"--set={each.name}.checkVersion={each.local_version}"
-        for each in installed()
-        if each.name in images and each.local_version
-    ]
     helm(
         "upgrade", "--install", RELEASE, chart, "--namespace", NAMESPACE, "--create-namespace", "--take-ownership",
-        "--force-conflicts", "--labels", _label(images), "--wait", "--timeout", "3m", *options, *checked,
+        "--force-conflicts", "--labels", _label(images), "--wait", "--timeout", "3m", *options,
         fix=f"check why its pods are not ready: kubectl --namespace {NAMESPACE} get pods,events; read the pods' logs",
     )  # fmt: skip
 

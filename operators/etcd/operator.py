@@ -90,5 +90,5 @@ OPERATOR = Operator(
     dashboard="operators.etcd.manifests.dashboard:PAGE",
     alerts="operators.etcd.manifests.alerts:RULES",
     images="operators.etcd.manifests.images:images",
-    local_version="3.6.16",
+    smallest="size: 3",
 )

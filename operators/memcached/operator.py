@@ -52,7 +52,8 @@ def controller(
 
 OPERATOR = Operator(
     name="memcached",
-    summary="a cache of two memcached servers",
+    summary="a cache of three memcached servers",
+    smallest="size: 3",
     image_repository=MEMCACHED.image,
     catalogues=(MEMCACHED,),
     kinds=(ServedKind(resource.API, controller, resource.ADMISSION),),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from operators.redis.api import admission, resource
@@ -14,7 +15,8 @@ from operators.redis.observer import observer
 from operators.redis.plan import Planner
 from operators.redis.reasons import REASONS
 from operators.redis.resource_metrics import states
-from operators.redis.settings import FLAGS, Settings
+from operators.redis.settings import FLAGS, NEW_VERSIONS, Settings
+from shared.api.spec import Admission
 from shared.kubernetes.kinds import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
@@ -40,7 +42,7 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
         operator=options.operator_name,
         kind=resource.API.kind,
         owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY),
-        parse=resource.RedisCluster.parse,
+        parse=partial(resource.RedisCluster.parse, versions=options.option(NEW_VERSIONS)),
         observe=observer(connect),
         plan=Planner(Settings.read(options)).plan,
         call=partial(execute, connect),
@@ -52,17 +54,23 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
     )
 
 
+def admitted(options: Options) -> Admission:
+    """Return the admission of RedisClusters with the default versions of the options."""
+    return replace(admission.ADMISSION, default=partial(resource.default, versions=options.option(NEW_VERSIONS)))
+
+
 OPERATOR = Operator(
     name="redis",
     summary="a Redis cluster of three primaries and three replicas",
     image_repository=REDIS.image,
     catalogues=(REDIS, VALKEY),
-    kinds=(ServedKind(resource.API, clusters, admission.ADMISSION),),
+    kinds=(ServedKind(resource.API, clusters, admission.ADMISSION, configured=admitted),),
     flags=FLAGS,
     reasons=REASONS,
     values="operators.redis.manifests.values:RedisOperatorValues",
     dashboard="operators.redis.manifests.dashboard:PAGE",
     alerts="operators.redis.manifests.alerts:RULES",
-    local_version="8.0.2",
+    smallest="replicas: 6",
+    local_versions={"redis": "8.0.2", "valkey": "8.1.1"},
     images="operators.redis.manifests.images:images",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +23,13 @@ class ServedKind:
         resource: description of the kind, from which the CRD and the reference page are generated.
         controller: creates the controller from the options.
         admission: defaulting and validation at admission; None for none.
+        configured: returns the admission with the options of the process; None if it depends on none.
     """
 
     resource: Resource
     controller: Callable[[Options], Controller[Any, Any]]
     admission: Admission | None = None
+    configured: Callable[[Options], Admission] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class Operator:
 
     Attributes:
         name: name of the package, such as `memcached`.
-        summary: description of samples/<name>/small.yaml, such as "a cache of two memcached servers".
+        summary: description of what `smallest` creates, such as "a cache of three memcached servers".
         image_repository: default image repository of the operand.
         kinds: served kinds, the main one first.
         flags: flags of this operator, in addition to the common ones.
@@ -49,7 +51,9 @@ class Operator:
         dashboard: dashboard page (dashboards.model.OperatorPage).
         alerts: alerting and recording rules (dashboards.rules.model.RuleSet).
         images: builds the operand images for the local cluster; empty if it pulls them.
-        local_version: version that `helm test` uses on the local cluster; empty if the samples run the default one.
+        smallest: spec of the main kind with the required fields only, as YAML in one line.
+        local_versions: for each engine whose default version the local cluster has no image of, the version that a new
+            resource gets there instead.
     """
 
     name: str
@@ -63,7 +67,8 @@ class Operator:
     dashboard: str = ""
     alerts: str = ""
     images: str = ""
-    local_version: str = ""
+    smallest: str = ""
+    local_versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def process_name(self) -> str:
@@ -82,6 +87,11 @@ class Operator:
     @property
     def admissions(self) -> tuple[Admission, ...]:
         return tuple(kind.admission for kind in self.kinds if kind.admission is not None)
+
+    def admissions_with(self, options: Options) -> tuple[Admission, ...]:
+        """Return the admissions with the options of the process."""
+        found = (kind.configured(options) if kind.configured else kind.admission for kind in self.kinds)
+        return tuple(each for each in found if each is not None)
 
     def controllers(self, options: Options) -> tuple[Controller[Any, Any], ...]:
         return tuple(kind.controller(options) for kind in self.kinds)

@@ -296,7 +296,7 @@ class Process:
         metrics_tls = tls if is_secure else None
         metrics_routes = [Route("GET", "/metrics", scrape)]
         await serve(options.metrics_address, metrics_routes, tls=metrics_tls, limits=endpoints.SCRAPE_LIMITS)
-        webhooks = admission.routes(governed(each, options.policy) for each in self._operator.admissions)
+        webhooks = admission.routes(governed(each, options.policy) for each in self._operator.admissions_with(options))
         if options.webhook_client_ca and self._certificates is not None:
             tls = self._certificates.for_clients_of(Path(options.webhook_client_ca))
         await serve(options.webhook_address, webhooks, tls=tls, limits=admission.LIMITS)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from operators.redis.api.directives import refusal
-from operators.redis.api.engine_versions import Engine, engine_named
+from operators.redis.api.engine_versions import Engine, EngineName, engine_named
 from operators.redis.api.node_entries import lacks_nodes
 from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.rules import VERSION_RULES
@@ -62,26 +62,32 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     """A parsed RedisCluster."""
 
     @classmethod
-    def parse(cls, obj: Obj) -> RedisCluster:
+    def parse(cls, obj: Obj, versions: Mapping[EngineName, str] = DEFAULT_VERSIONS) -> RedisCluster:
         """Parse a resource with its defaults.
 
         A resource with an unsupported version is parsed too, so that its status is still reported.
 
+        Args:
+            versions: versions of a new resource that names none.
+
         Raises:
             InvalidSpec: a field is invalid, or nothing contains the version; the message names the field.
         """
-        resource = cls.read(obj)
+        resource = cls.read(obj, versions)
         resource.spec.target  # noqa: B018 - raises here rather than at first use
         return resource
 
     @classmethod
-    def read(cls, obj: Obj) -> RedisCluster:
+    def read(cls, obj: Obj, versions: Mapping[EngineName, str] = DEFAULT_VERSIONS) -> RedisCluster:
         """Parse a resource without checking its version, which `validate` does with all other rules.
+
+        Args:
+            versions: versions of a new resource that names none.
 
         Raises:
             InvalidSpec: a field is invalid.
         """
-        obj = default(obj)
+        obj = default(obj, versions)
         return cls(obj, parse(RedisClusterSpec, obj.get("spec") or {}, at="spec"))
 
     @cached_property
@@ -193,8 +199,12 @@ def refused_directives(resource: RedisCluster) -> dict[str, str]:
     return {name: why for name, why in found.items() if why}
 
 
-def default(obj: Obj) -> Obj:
-    """Return the resource with a default version: the running one, so that a new operator upgrades no cluster."""
+def default(obj: Obj, versions: Mapping[EngineName, str] = DEFAULT_VERSIONS) -> Obj:
+    """Return the resource with a default version: the running one, so that a new operator upgrades no cluster.
+
+    Args:
+        versions: versions of a new resource.
+    """
     spec = obj.get("spec")
     if not isinstance(spec, dict) or spec.get("version") is not None:
         return obj
@@ -207,7 +217,7 @@ def default(obj: Obj) -> Obj:
     if engine != "redis" and engine != "valkey":
         engine = engine_named(image)
     running = engine_of(obj.get("status") or {})
-    version = str(running.version) if running and running.name == engine else DEFAULT_VERSIONS[engine]
+    version = str(running.version) if running and running.name == engine else versions[engine]
     return {**obj, "spec": {**spec, "version": version}}
 
 

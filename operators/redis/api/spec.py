@@ -177,9 +177,9 @@ class RedisClusterSpec(PodSettings, PodExtensions):
     )
     version: Annotated[str, Field(max_length=128)] | None = Field(
         None,
-        description="Version of the engine and tag of the image, such as 8.0.2: redis 6.2 to 8.x, valkey 7.2 to 9.x. "
-        "Default: the running version; for a new cluster redis 8.0.2 or valkey 8.1.1. A change restarts the "
-        "pods one by one.",
+        description="Version of the engine and tag of the image, such as 8.2.9: redis 6.2 to 8.x, valkey 7.2 to 9.x. "
+        f"Default: the running version; for a new cluster that of the operator, usually redis "
+        f"{DEFAULT_VERSIONS['redis']} or valkey {DEFAULT_VERSIONS['valkey']}. A change restarts the pods one by one.",
     )
     engine: EngineName | None = Field(
         None,

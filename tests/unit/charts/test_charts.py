@@ -164,13 +164,18 @@ def test_values_set_the_platform_policy(operator_chart: Path) -> None:
     )
 
 
+FLAG_VALUES = {"--default-versions": "redis=8.0.2,valkey=8.1.1"}
+"""A value of each flag that is no number of seconds, other than its default."""
+
+
 def test_values_set_the_flags_of_a_single_operator(charts: Path) -> None:
     for operator in installed():
         chart = charts / operator.process_name
         for flag in operator.flags:
-            given = {to_camel(flag.key): 2_000_000} if flag.parse is seconds else {to_camel(flag.key): "given"}
+            value = 2_000_000 if flag.parse is seconds else FLAG_VALUES[flag.name]
             assert options_of(render(chart)).option(flag) == flag.parse(flag.default)
-            assert options_of(render(chart, given)).option(flag) == next(iter(given.values()))
+            given = {to_camel(flag.key): value}
+            assert options_of(render(chart, given)).option(flag) == flag.parse(str(value)) != flag.parse(flag.default)
 
 
 def test_defaults_match_the_readme(operator_chart: Path) -> None:

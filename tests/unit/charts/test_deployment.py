@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from charts.values.umbrella import create_smallest
 from e2e.cluster.errors import ClusterError
+from e2e.cluster.paths import REPOSITORY
+from e2e.scenarios.test_first_manifests import manifests_in
 from operators import installed
 from shared.cli.options import parse_options
 from tests.support.charts import (
@@ -194,6 +197,21 @@ def test_deprecated_names_still_work_and_the_notes_name_the_new_ones(
     name = chart.removesuffix("-operator")
     assert f"{name}.{old} is deprecated: rename it to {name}.{new}" in notes(charts / "platform", {name: deprecated})
     assert "deprecated" not in notes(charts / "platform", {name: conventional})
+
+
+def test_notes_create_the_smallest_resource_without_a_file(charts: Path) -> None:
+    texts = {name: notes(charts / name, {}) for name in [*OPERATORS, "platform"]}
+    for operator in installed():
+        for name in (operator.process_name, "platform"):
+            assert create_smallest(operator) in texts[name]
+    assert not [name for name, text in texts.items() if "samples/" in text]
+
+
+def test_smallest_specs_of_the_readme_are_those_of_the_notes() -> None:
+    found = manifests_in((REPOSITORY / "README.md").read_text())
+    for operator in installed():
+        smallest = yaml.safe_load(f"{{{operator.smallest}}}")
+        assert smallest.items() <= found[f"readme-{operator.main.kind.name.lower()}"]["spec"].items()
 
 
 def notes(chart: Path, values: Values) -> str:

@@ -21,6 +21,7 @@ from operators.memcached.manifests import images as memcached_images
 from operators.redis import operator as redis
 from operators.redis.api.spec import DEFAULT_EXPORTER
 from operators.redis.manifests import images as redis_images
+from shared.runtime.operator import Operator as OperatorEntry
 
 DEB822 = """\
 Types: deb
@@ -93,8 +94,28 @@ def test_samples_need_one_image_of_each_engine_and_helm_test_no_further_one() ->
     required = tags_for(samples)
     assert required == {"etcd:v3.6.16", "memcached:1.6.45", "redis:8.0.2", "redis_exporter:v1.69.0"}
     for operator in operators.installed():
-        checked = operator.local_version or operator.catalogues[0].default_version
+        checked = images.local_default(operator, operator.catalogues[0].engine)
         assert any(tag.endswith(checked) for tag in required), operator.name
+
+
+@pytest.mark.parametrize(
+    ("operator", "engine"), [(each, found.engine) for each in operators.installed() for found in each.catalogues]
+)
+def test_resource_without_a_version_runs_on_the_local_cluster(operator: OperatorEntry, engine: str) -> None:
+    """`make up` has an image of each default, or sets another default that has one and prints it."""
+    version, kind = images.local_default(operator, engine), operator.main.kind
+    found = [
+        image.tag for image in images.operand_images() if image.tag.endswith((f"{engine}:{version}", f":v{version}"))
+    ]
+    assert found, f"no image of {engine} {version}"
+    spec = f"{operator.smallest}, repository: valkey/valkey" if engine == "valkey" else operator.smallest
+    assert found[0] in {image.tag for image in images.required_by(f"kind: {kind.name}\nspec: {{{spec}}}")}
+    [default] = [each.default_version for each in operator.catalogues if each.engine == engine]
+    assert (engine in release.local_defaults()) is (version != default)
+
+
+def test_make_up_sets_default_versions_by_values_of_the_chart() -> None:
+    assert release.local_values() == [r"--set-string=redis.defaultVersions=redis=8.0.2\,valkey=8.1.1"]
 
 
 def test_reason_of_an_image_is_shown() -> None:
@@ -140,7 +161,7 @@ def test_etcd_image_of_the_seed_manifest_exists() -> None:
 
 def test_version_of_redis_for_the_local_cluster_and_default_exporter_have_images() -> None:
     tags = {image.tag for image in redis_images.images()}
-    assert redis_images.TAGS["redis", redis.OPERATOR.local_version] in tags
+    assert redis_images.TAGS["redis", redis.OPERATOR.local_versions["redis"]] in tags
     assert DEFAULT_EXPORTER in tags
 
 

@@ -133,8 +133,9 @@ def test_images_and_charts_are_pushed_before_the_installation_and_the_registry_i
     monkeypatch.setattr(charts, "package", doing("package", [tmp_path / "a.tgz"]))
     monkeypatch.setattr(publishing, "push_charts", doing("charts", "oci://registry/platform"))
 
-    def install(kubeconfig: Path | None, chart: str, version: str, found: dict[str, str]) -> bool:
+    def install(kubeconfig: Path | None, chart: str, version: str, found: dict[str, str], values: list[str]) -> bool:
         assert (chart, version, found) == ("oci://registry/platform", release.version(), IMAGES)
+        assert values == release.local_values()
         done.append("install")
         return True
 

@@ -9,6 +9,7 @@ from shared.runtime.operator import Operator
 OPERATOR = Operator(
     name="greeter",
     summary="two web servers that show a greeting",
+    smallest="size: 2",
     image_repository="nginxinc/nginx-unprivileged",
     kinds=(controller.SERVED,),
     reasons=REASONS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import re
 from typing import Any
@@ -14,6 +15,10 @@ from operators.redis.api.admission import ADMISSION
 from operators.redis.api.catalogue import REDIS
 from operators.redis.api.catalogue import VALKEY as VALKEY_CATALOGUE
 from operators.redis.api.resource import API, RedisCluster
+from operators.redis.operator import OPERATOR
+from operators.redis.settings import FLAGS
+from operators.redis.settings import versions as parse_versions
+from shared.cli.options import parse_options
 from shared.kubernetes.kinds import Obj
 from tests.support.redis.cases import NFS, SEED
 
@@ -72,6 +77,24 @@ def test_new_cluster_gets_the_default_version(spec: Obj, version: str) -> None:
     assert ADMISSION.default(given)["spec"]["version"] == version
     assert given == before, "the input is not modified"
     assert RedisCluster.parse(given).spec.version == version, "the reconcile uses the same default"
+
+
+def test_default_versions_of_the_process_apply_at_admission_and_in_the_reconcile() -> None:
+    versions = parse_versions("redis=8.0.2")
+    assert versions == {"redis": "8.0.2", "valkey": VALKEY_CATALOGUE.default_version}
+    configured = parse_options("redis-operator", "redis", ["--default-versions=redis=8.0.2"], {}, flags=FLAGS)
+    [admission] = OPERATOR.admissions_with(configured)
+    new = obj(version=...)
+    assert admission.default(new)["spec"]["version"] == "8.0.2"
+    [controller] = OPERATOR.controllers(configured)
+    assert controller.parse(new).spec.version == "8.0.2"
+    assert admission.default(obj(version=..., status=running("redis 7.0.15")))["spec"]["version"] == "7.0.15"
+
+
+@pytest.mark.parametrize("text", ["8.0.2", "redis=latest", "keydb=6.3.4", "redis=3.2.8", "redis=8.0.2;valkey=9"])
+def test_wrong_default_versions_are_refused_at_the_start(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        parse_versions(text)
 
 
 def test_missing_version_defaults_to_the_running_version() -> None:
