@@ -33,6 +33,7 @@ CONFIG_MAP_INVALID = REASONS.add(
         "{at}: line {number} sets {lower}, but credentials do not belong in a ConfigMap. Put the password "
         "into a Secret, set spec.auth.secretName, and remove the line."
     ),
+    "{at}: line {number} sets {lower}, which is not applied: {reason}. Remove the line.",
     "{at}: line {number} {why}. Correct it, or remove the line.",
     "{at}: ConfigMap {name}: {config_key} {why}. Shorten it.",
     "{at}: ConfigMap {name}: {config_key} {why}. Shorten it. Nothing was changed.",

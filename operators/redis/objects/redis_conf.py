@@ -79,6 +79,13 @@ _SEVERAL = frozenset(
 """Directives with several arguments; every other one except loadmodule has a single argument."""
 
 _PASSWORDS = frozenset({"requirepass", "masterauth", "masteruser", "primaryauth", "primaryuser", "user", "aclfile"})
+_NOT_APPLIED: Mapping[str, str] = {
+    "user": "the operator defines the users of the nodes (spec.auth)",
+    "aclfile": "the operator defines the users of the nodes (spec.auth)",
+    "rename-command": "the operator and the exporter need all commands",
+}
+"""Directives that restrict what clients may do, and why they are not applied. Nobody must rely on them."""
+
 _PLACEHOLDER = re.compile(r"\{[A-Z][A-Z0-9_]*\}|\$\{?[A-Z]")
 
 MAX_BYTES, MAX_LINES = 128 * 1024, 4096
@@ -201,6 +208,11 @@ def problem(resource: RedisCluster, template: str) -> SecretProblem | None:
                 CONFIG_MAP_INVALID,
                 f"{at}: line {number} sets {words[0].lower()}, but credentials do not belong in a ConfigMap. Put the "
                 "password into a Secret, set spec.auth.secretName, and remove the line.",
+            )
+        if words and (reason := _NOT_APPLIED.get(words[0].lower())):
+            return SecretProblem(
+                CONFIG_MAP_INVALID,
+                f"{at}: line {number} sets {words[0].lower()}, which is not applied: {reason}. Remove the line.",
             )
         if why := _wrong_line(line, resource.engine, modules=modules):
             return SecretProblem(CONFIG_MAP_INVALID, f"{at}: line {number} {why}. Correct it, or remove the line.")

@@ -195,7 +195,31 @@ def test_password_in_a_config_map_is_refused_without_auth(name: str) -> None:
     assert f"ConfigMap mine: line 2 sets {name.lower()}" in found.message
     assert "spec.auth.secretName" in found.message
     assert "hunter2" not in found.message
-    assert problem(wished(auth={"secretName": "a"}), f"{name} hunter2\n") is None
+    assert (problem(wished(auth={"secretName": "a"}), f"{name} hunter2\n") is None) is (
+        name in ("requirepass", "masterauth")
+    )
+
+
+@pytest.mark.parametrize("auth", [{}, {"auth": {"secretName": "a"}}])
+@pytest.mark.parametrize("line", ["rename-command FLUSHALL hunter2", 'rename-command CONFIG ""'])
+def test_renamed_command_is_refused_and_not_ignored(line: str, auth: Obj) -> None:
+    found = problem(wished(pod=[{"configmap": "mine"}], **auth), f"hz 10\n{line}\n")
+    assert found is not None
+    assert found.message == (
+        "spec.pod[0].configmap: ConfigMap mine: line 2 sets rename-command, which is not applied: the operator and the "
+        "exporter need all commands. Remove the line."
+    )
+
+
+@pytest.mark.parametrize("line", ["user default off", "user app on >hunter2 ~* +@all", "aclfile /data/users.acl"])
+def test_users_of_a_config_map_are_refused_and_not_ignored(line: str) -> None:
+    """Without a word, `user default off` would leave a user that the file switches off."""
+    found = problem(wished(pod=[{"configmap": "mine"}], auth={"secretName": "a"}), f"{line}\n")
+    assert found is not None
+    assert found.message == (
+        f"spec.pod[0].configmap: ConfigMap mine: line 1 sets {line.split()[0]}, which is not applied: the operator "
+        "defines the users of the nodes (spec.auth). Remove the line."
+    )
 
 
 def test_unbalanced_quotes_are_reported_with_the_line() -> None:
