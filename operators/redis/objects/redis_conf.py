@@ -84,7 +84,7 @@ _NOT_APPLIED: Mapping[str, str] = {
     "aclfile": "the operator defines the users of the nodes (spec.auth)",
     "rename-command": "the operator and the exporter need all commands",
 }
-"""Directives that restrict what clients may do, and why they are not applied. Nobody must rely on them."""
+"""Directives that restrict what clients may do, and why they are not applied: a user must not rely on them."""
 
 _PLACEHOLDER = re.compile(r"\{[A-Z][A-Z0-9_]*\}|\$\{?[A-Z]")
 
