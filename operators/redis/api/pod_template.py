@@ -82,8 +82,8 @@ class PodTemplate(SpecModel):
         None,
         description="ConfigMap in the same namespace with the key redis.conf, the base configuration of the nodes. "
         "spec.config and directives of the operator override it. Lines with a placeholder such as {POD_NAME}, and "
-        "directives that only the operator sets, are ignored; users and renamed commands are refused. Changes apply live "
-        "where the engine allows it, else by restarting the pods one by one.",
+        "directives that only the operator sets, are ignored; users and renamed commands are refused. Changes apply "
+        "live where the engine allows it, else by restarting the pods one by one.",
     )
     monitor_image: ImageName | None = Field(
         None,

@@ -119,8 +119,16 @@ def digest(template: Obj) -> str:
 DIGEST = Digest(TEMPLATE, digest)
 """Changes of the template that restart nodes."""
 
+STOP_DELAY_SECONDS = 2
+"""Seconds from the deletion of a pod until its server gets SIGTERM.
+
+The kernel discards a signal for the first process of a container (PID 1) that has no handler for it yet. So a server
+that is deleted just after its start would never stop by itself, and hang for its whole grace period. The kubelet
+sleeps, without a program in the image (enabled since Kubernetes 1.30, the oldest supported version; KEP-3960).
+"""
+
 EXPORTER_IMAGE = Deferred(EXPORTER, "image")
-DEFERRED = (EXPORTER_IMAGE, Deferred(EXPORTER, "env"), AFFINITY)
+DEFERRED = (EXPORTER_IMAGE, Deferred(EXPORTER, "env"), Deferred(CONTAINER, "lifecycle"), AFFINITY)
 """Parts of the template that do not restart nodes by themselves, unless the spec sets them."""
 
 
@@ -221,10 +229,19 @@ def _server(resource: RedisCluster, image: str, template: str, origin: str) -> O
         },
         "readinessProbe": {**listening, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3},
         "livenessProbe": {**listening, "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 9},
+        **_stop(resource),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": SAFE,
         "volumeMounts": _mounts(resource),
     }
+
+
+def _stop(resource: RedisCluster) -> Obj:
+    """Return the delay of SIGTERM: Kubernetes refuses one that is longer than the grace period."""
+    given = resource.spec.termination_grace_period_seconds
+    if given is not None and given <= STOP_DELAY_SECONDS:
+        return {}
+    return {"lifecycle": {"preStop": {"sleep": {"seconds": STOP_DELAY_SECONDS}}}}
 
 
 def _port(name: str, number: int) -> Obj:

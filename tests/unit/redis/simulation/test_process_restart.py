@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kubernetes.kinds import CONFIG_MAP, Obj
-from shared.testing.harness.scenario import ScenarioStep, operator_down, unobserved
+from operators.redis.objects import pod
+from shared.kubernetes.kinds import CONFIG_MAP, POD, Obj
+from shared.testing.harness.scenario import ScenarioStep, later, operator_down, unobserved
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, all_pods_deleted, cluster, in_memory
 from tests.unit.redis.simulation.client import Entry
@@ -81,6 +82,25 @@ async def test_snapshots_serve_again_if_all_servers_restarted() -> None:
     assert isinstance(redis, FakeRedis)
     assert redis.state()[0]["healthy"]
     assert {process.config("min-replicas-to-write") for process in redis.running} == {"0"}
+
+
+async def test_delay_of_sigterm_is_adopted_with_the_next_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update of the operator restarts no pod for it."""
+    run = ScenarioRun(World(REDIS))
+
+    def pods() -> dict[str, bool]:
+        found = run.stage.find(POD)
+        return {each["metadata"]["uid"]: "lifecycle" in each["spec"]["containers"][0] for each in found}
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(pod, "_stop", lambda _: {})
+        await run.run_steps((cluster(3, replicasPerMaster=0),))
+    before = pods()
+    assert [*before.values()] == [False] * 3
+    await run.run_steps((later(700),))
+    assert pods() == before
+    await run.run_steps((cluster(3, replicasPerMaster=0, resources={"limits": {"memory": "1Gi"}}),))
+    assert [*pods().values()] == [True] * 3
 
 
 ON_DELETE: Obj = {"pod": [{"updateStrategy": {"type": "OnDelete"}}]}
