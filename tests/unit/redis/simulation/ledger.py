@@ -69,6 +69,8 @@ class Branch:
 
     def found(self, entry: Entry | None, now: float, *, all_states: bool = False) -> State | None:
         """Return the state that a value is, if it may be found."""
+        if entry is self.head.entry and (entry is None or not entry.expires):
+            return self.head
         entry = alive(entry, now)
         for state in self.states(all_states=all_states):
             known = alive(state.entry, now)
