@@ -1,0 +1,203 @@
+"""Random courses (`courses`), and what their judges find: operators with one defect, and untrue values of a status."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from operators.redis import plan
+from operators.redis.steps import data_loss_recovery
+from operators.redis.topology.merged_view import Seen
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import PASS
+from shared.testing.harness.scenario import Unsafe, later
+from tests.support import seeds
+from tests.support.redis.scenarios import NAME, recovery_confirmed
+from tests.unit.redis.simulation.courses import (
+    THEMES,
+    Course,
+    Kind,
+    check,
+    judge_owners,
+    judge_status,
+    of_mine,
+    owners,
+    world_of,
+)
+from tests.unit.redis.simulation.database import FakeRedis
+from tests.unit.redis.simulation.losses import destroyed, shard_of
+
+VOLUMES = Kind("volumes", 1, "redis", tenants=False)
+WITH_TENANT = Kind("volumes", 1, "redis", tenants=True)
+
+
+def courses(start: int, count: int) -> range:
+    """Return the numbers of courses; another seed draws others."""
+    first = start + 1000 * seeds.seed()
+    return range(first, first + count)
+
+
+async def test_random_course() -> None:
+    await check(0, "losses")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("number", courses(1, 4))
+async def test_some_random_courses(number: int, theme: str) -> None:
+    await check(number, theme)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("number", courses(5, 400))
+async def test_many_random_courses(number: int) -> None:
+    await check(number)
+
+
+async def begun(kind: Kind = VOLUMES) -> Course:
+    """Return a course of a kind of cluster that is Ready."""
+    course = Course(0)
+    course.kind = course.desired.kind = kind
+    course.desired.replicas = kind.least
+    await course.begin()
+    return course
+
+
+def replicas_always_count_as_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Seen, "synced", property(lambda seen: seen.is_replica))
+    patch.setattr(Seen, "astray", property(lambda _: False))
+
+
+def secrets_keep_their_former_owners(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(plan, "keep_secret_owners", lambda *_: PASS)
+
+
+def any_confirmation_counts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        data_loss_recovery, "_is_confirmed", lambda resource, _: bool((resource.spec.recovery or _None).confirm)
+    )
+
+
+class _None:
+    confirm = ""
+
+
+def cluster_is_reported_as_new(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(data_loss_recovery, "restarts_empty", lambda *_: True)
+
+
+async def replica_is_led_astray(course: Course) -> None:
+    await course._lead_astray()
+
+
+async def finalizers_are_emptied(course: Course) -> None:
+    course.desired.keeps = True
+    await course.go(course.desired.step())
+
+
+async def shards_are_lost_months_apart(course: Course) -> None:
+    for number in range(2):
+        await course.go(*destroyed(shard_of(course.redis, number)), later(30))
+        if not number:
+            await course.go(of_mine(recovery_confirmed()), later(60))
+            assert course.ready["reason"] == "Ready"
+
+
+async def time_passes(course: Course) -> None:
+    await course.go(later(60))
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "happens", "violation"),
+    [
+        (replicas_always_count_as_synced, replica_is_led_astray, "is connected to"),
+        (secrets_keep_their_former_owners, finalizers_are_emptied, "Secret .* has owners"),
+        (any_confirmation_counts, shards_are_lost_months_apart, "without consent|which owns"),
+        (cluster_is_reported_as_new, time_passes, "is not formed, though the disks"),
+    ],
+)
+async def test_judges_detect_an_operator_with_one_defect(
+    monkeypatch: pytest.MonkeyPatch,
+    sabotage: Callable[[pytest.MonkeyPatch], None],
+    happens: Callable[[Course], Awaitable[None]],
+    violation: str,
+) -> None:
+    await world_of(WITH_TENANT)
+    sabotage(monkeypatch)
+    course = await _begun_or_judged(violation)
+    if course is not None:
+        with pytest.raises((Unsafe, AssertionError), match=violation):
+            await happens(course)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("happens", [replica_is_led_astray, finalizers_are_emptied, shards_are_lost_months_apart])
+async def test_judges_accept_the_unmodified_operator(happens: Callable[[Course], Awaitable[None]]) -> None:
+    await happens(await begun(WITH_TENANT))
+
+
+async def _begun_or_judged(violation: str) -> Course | None:
+    """Return a course, or None if the judges have found the violation at its beginning."""
+    try:
+        return await begun(WITH_TENANT)
+    except Unsafe as error:
+        assert violation.partition("|")[0] in str(error)  # noqa: PT017
+        return None
+
+
+def entry(name: str, value: object) -> Callable[[Obj, FakeRedis], None]:
+    """Return a change of a value of all entries of status.nodes."""
+
+    def change(found: Obj, _: FakeRedis) -> None:
+        for each in found["status"]["nodes"]:
+            each[name] = value
+
+    return change
+
+
+def _primary(redis: FakeRedis) -> object:
+    return next(each for each in redis.running if each.cluster == NAME and each.node.me.slots)
+
+
+UNTRUE: dict[str, Callable[[Obj, FakeRedis], None]] = {
+    "node id": entry("nodeId", "0" * 40),
+    "address": entry("address", "10.9.9.9:6379"),
+    "disk": entry("disk", "another"),
+    "slots": entry("slots", "0-16383"),
+    "role": entry("role", "primary"),
+    "primary": entry("primaryId", "0" * 40),
+    "copy": entry("copyOf", None),
+    "a node is missing": lambda found, _: found["status"]["nodes"].pop(),
+    "ready replicas": lambda found, _: found["status"].update(readyReplicas=5),
+    "a node is hidden": lambda _, redis: redis.hidden.add(f"{NAME}-0"),
+    "a replica is elsewhere": lambda _, redis: _lead_elsewhere(redis),
+    "a primary does not serve": lambda _, redis: setattr(_primary(redis), "serves", False),
+    "a primary ended": lambda _, redis: setattr(_primary(redis), "exit_message", "killed"),
+}
+
+
+def _lead_elsewhere(redis: FakeRedis) -> None:
+    next(each for each in redis.running if each.node.me.primary).source = ("10.9.9.9", 6379)
+
+
+async def test_judge_finds_each_untrue_value_of_a_status() -> None:
+    course = await begun()
+    judge_status(course.redis, course.mine)
+    for what, change in UNTRUE.items():
+        found, redis = copy.deepcopy(course.mine), copy.deepcopy(course.redis)
+        change(found, redis)
+        try:
+            judge_status(redis, found)
+        except AssertionError:
+            continue
+        pytest.fail(f"not found: {what}")
+
+
+async def test_judge_finds_another_owner() -> None:
+    found = owners(await world_of(VOLUMES))
+    judge_owners(found, found)
+    key = next(key for key, those in found.items() if those)
+    with pytest.raises(AssertionError, match="has owners"):
+        judge_owners({**found, key: frozenset()}, found)
