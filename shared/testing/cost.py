@@ -120,7 +120,7 @@ class _Watch:
     def _note(self) -> None:
         """End an occupation."""
         if self._began.cpu_seconds() > max(self._cost.seconds, _SAMPLE_SECONDS):
-            # A thread that has just released the interpreter's lock is still where it held it.
+            # A thread that has just released the interpreter's lock is still where it had it.
             where = self._sample or self._frames()
             if (spent := self._began.occupied_seconds()) > self._cost.seconds:
                 self._cost.seconds, self._cost.where = spent, where
@@ -156,7 +156,7 @@ class _Moment:
     def occupied_seconds(self) -> float:
         """Return for how long the event loop has been occupied since then.
 
-        While the main thread waits for a CPU, a thread that would let it run may use another: that is no occupation.
+        While the main thread waits for a CPU, a thread that would let it run may use another. It occupies nothing.
         """
         waited = _waited() - self._waited
         return min(self.cpu_seconds(), time.perf_counter() - self._wall - waited)
@@ -168,7 +168,7 @@ def _waited() -> float:
 
 
 def _innermost(frame: FrameType) -> str:
-    """Describe the innermost frames. No file is read for it: the threads would go on meanwhile."""
+    """Describe the innermost frames. No file is read for it: the threads would continue meanwhile."""
     frames = [inner for inner, _ in itertools.islice(traceback.walk_stack(frame), _FRAMES)]
     return "\n".join(
         f'  File "{at.f_code.co_filename}", line {at.f_lineno}, in {at.f_code.co_name}' for at in frames[::-1]
