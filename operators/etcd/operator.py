@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from operators.etcd.alarm_probe import alarm_probe
 from operators.etcd.api import backup, resource
 from operators.etcd.api.catalogue import ETCD, weaknesses_of
@@ -45,7 +43,7 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
         parse=resource.EtcdCluster.parse,
         observe=observer(connect),
         plan=Planner(Settings.of(options)).plan,
-        call=partial(execute, connect),
+        call=lambda call, _: execute(connect, call),
         application="etcd",
         states=cluster_states,
         weaknesses=weaknesses_of,

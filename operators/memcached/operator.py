@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from operators.memcached.api import resource
 from operators.memcached.api.catalogue import MEMCACHED, weaknesses_of
 from operators.memcached.client import server
@@ -42,7 +40,7 @@ def controller(
         parse=resource.Memcached.parse,
         observe=observer(connect),
         plan=Planner(Settings.of(options)).plan,
-        call=partial(certificates.refresh_certificates, connect),
+        call=lambda call, _: certificates.refresh_certificates(connect, call),
         states=states,
         weaknesses=weaknesses_of,
         makes_secrets=True,

@@ -451,13 +451,14 @@ class Assessment(Observed):
 
     @cached_property
     def begun_moves(self) -> tuple[RecordedMove, ...]:
-        """Recorded moves, as far as they have begun or may have begun: other moves may replace the rest.
+        """Recorded moves, as far as their slots are open, or may be.
 
         An unreachable owner may be migrating; and a promoted one does not know which slots its predecessor opened, so
         that an unreachable target may have keys of any of them.
         """
         view, found = self.view, []
         away = Slots.union(slots for node_id, slots in view.owned.items() if not view.nodes[node_id].answers)
+        away |= view.uncovered
         for move in self.recorded_moves:
             begun = self.provenance.own | self.provenance.others | away
             if move.promoted and move.target not in self.reachable and self.successor(move.target):

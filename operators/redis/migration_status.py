@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 
+from operators.redis.api.status import move_entries
 from operators.redis.assessment import Assessment
-from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import Move, RecordedMove
 from shared.kubernetes.kinds import Obj
 
 
@@ -18,42 +16,8 @@ def assigned(seen: Assessment) -> list[Obj]:
 
 
 def moves(seen: Assessment) -> list[Obj]:
-    """Return status.moves: moves that have begun, until their slots are closed at both ends, and the planned ones.
-
-    A slot is in one of them at most. So slots are recorded before they are opened, and a move that is no longer planned
-    leaves the record if it has not begun.
-    """
-    if not seen.resource.formed:
-        return []
-    found = list(seen.begun_moves)
-    begun = Slots.union(move.slots for move in found)
-    for move in seen.slot_plan.moves:
-        left = move.slots - begun
-        for known in seen.recorded_moves:  # keeps `promoted`
-            if (known.source, known.target) == (move.source, move.target) and (slots := known.slots & left):
-                found.append(RecordedMove(known.source, known.target, slots, known.promoted))
-                left -= slots
-        if left:
-            found.append(RecordedMove(move.source, move.target, left))
-    merged: dict[tuple[str, str, bool], Slots] = {}
-    for each in found:
-        ends = each.source, each.target, each.promoted
-        merged[ends] = merged.get(ends, Slots()) | each.slots
-    return [
-        {"from": source, "to": target, "slots": str(slots)} | ({"promoted": True} if promoted else {})
-        for (source, target, promoted), slots in sorted(merged.items())
-    ]
-
-
-def is_recorded(seen: Assessment, planned: Iterable[Move]) -> bool:
-    """Return whether the status records moves, so that they may be carried out."""
-    if seen.resource.recorded_moves is None:
-        return False
-    recorded: dict[tuple[str, str], Slots] = {}
-    for move in seen.recorded_moves:
-        ends = move.source, move.target
-        recorded[ends] = recorded.get(ends, Slots()) | move.slots
-    return not any(move.slots - recorded.get((move.source, move.target), Slots()) for move in planned)
+    """Return status.moves: recorded slots, until they are closed at both ends (migration/journal.py adds others)."""
+    return move_entries(seen.begun_moves) if seen.resource.formed else []
 
 
 def foreign(seen: Assessment) -> list[Obj]:

@@ -139,7 +139,6 @@ REPAIRING_SLOTS = REASONS.add(
     "Closing {open_slots}, which have arrived after an interrupted migration.",
     "Opening {open_slots} again after a failover, so that clients find the keys that have moved.",
     "Recording in status that nodes hold keys of {new} without owning them.",
-    "Recording in status that the migration of {open_slots} is to be finished.",
     "No node owns {brief}: assigning them to {names}, where their keys are.",
 )
 MOVING_BLOCKED = REASONS.add(
@@ -430,7 +429,6 @@ REASONS.extend(
     "Waiting for {name_of} to accept commands (cluster_state:fail) before moving slots to it.",
     "Scaling to {count} primaries: moving {total} slots ({moved} moved); remaining: {described}.",
     "Rebalancing {total} slots over {count} primaries ({moved} moved); remaining: {described}.",
-    "Recording the planned slot moves in status.",
     "{instance} was removed and holds no needed data; deleting its volume.",
     "Removing {names}.",
     "{removal}: waiting for {node} to be in sync and both nodes to be reachable before the failover.",

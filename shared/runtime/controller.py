@@ -15,14 +15,14 @@ from shared.pki.issuing import make
 from shared.pki.rotation import CertificateOrder, Made
 from shared.pki.validity import Validity
 from shared.runtime.cache import Cache
-from shared.runtime.plan import Call, Plan
+from shared.runtime.plan import Call, Plan, Record
 from shared.status.resource_metrics import ADVISORY, Sample
 
 Resource = TypeVar("Resource")
 Observed = TypeVar("Observed")
 
 
-async def _no_calls(call: Call) -> NoReturn:
+async def _no_calls(call: Call, _: Record) -> NoReturn:
     raise TypeError(f"this operator does not implement database calls, but its plan contains {call}")
 
 
@@ -42,7 +42,8 @@ class Controller(Generic[Resource, Observed]):
         parse: parses a resource; raises InvalidSpec.
         observe: reads everything that a plan needs, from the cache, or live if there is no watch (Secrets).
         plan: computes the next actions; pure.
-        call: executes a database call; raises DatabaseError.
+        call: executes a database call, which may record its progress in the status; raises DatabaseError, and KubeError
+            if it cannot record.
         issue: issues certificates; raises OSError.
         application: value of app.kubernetes.io/name, which distinguishes the objects of the operator's kinds
             (`ownership.key_of`); empty if the operator has one kind.
@@ -59,7 +60,7 @@ class Controller(Generic[Resource, Observed]):
     parse: Callable[[Obj], Resource]
     observe: Callable[[Resource, Cache, Kube], Awaitable[Observed]]
     plan: Callable[[Resource, Observed, datetime], Plan]
-    call: Callable[[Call], Awaitable[None]] = _no_calls
+    call: Callable[[Call, Record], Awaitable[None]] = _no_calls
     issue: Callable[[CertificateOrder], Awaitable[Made]] = make
     application: str = ""
     states: Callable[[Obj], Iterable[Sample]] = lambda _: ()

@@ -165,10 +165,10 @@ class Executor:
                     await self._evict(resource, action)
                     changed = True
                 case Call():
-                    await self._call(resource, action)
+                    resource = await self._call(resource, action)
                     changed |= not action.lasting
                 case Attempt():
-                    await self._attempt(resource, action)
+                    resource = await self._attempt(resource, action)
                     changed = True
         return resource, changed
 
@@ -341,11 +341,7 @@ class Executor:
                 _require_blank(resource, seen)
                 created[seen["metadata"]["name"]] = seen["metadata"]["uid"]
         if created:
-            metadata, status = resource["metadata"], {secret_provenance.RECORD: {**record, **created}}
-            patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": status}
-            resource = await self._merge(
-                self._controller.kind, metadata["namespace"], metadata["name"], patch, "status"
-            )
+            resource = await self._record(resource, {secret_provenance.RECORD: {**record, **created}})
         return resource, found
 
     async def _create_blank(self, resource: Obj, action: WriteSecret) -> Obj:
@@ -436,22 +432,41 @@ class Executor:
         if POD in self._cache.kinds:  # the response does not contain the terminating pod
             await self._refresh(POD, action.obj)
 
-    async def _call(self, resource: Obj, call: Call) -> None:
+    async def _call(self, resource: Obj, call: Call) -> Obj:
+        """Carry out a call; return the resource, in whose status the call may have recorded its progress."""
+
+        async def record(fields: Obj) -> None:
+            nonlocal resource
+            self._permit(f"record the progress: {call}")
+            resource = await self._record(resource, fields)
+
         self._permit(str(call))
         log.info("%s: %s", _key(resource), call)
         with tracing.span("call", {"step": str(call)}):
-            await self._controller.call(call)
+            await self._controller.call(call, record)
+        return resource
 
-    async def _attempt(self, resource: Obj, attempt: Attempt) -> None:
+    async def _record(self, resource: Obj, fields: Obj) -> Obj:
+        """Write fields of the status of exactly the observed resource, and return it.
+
+        Raises:
+            Conflict: the resource has changed since, so that what the plan follows from is outdated.
+        """
+        kind, metadata = self._controller.kind, resource["metadata"]
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": fields}
+        return await self._merge(kind, metadata["namespace"], metadata["name"], patch, "status")
+
+    async def _attempt(self, resource: Obj, attempt: Attempt) -> Obj:
         """Carry out a call, and record whether the database refused it."""
         key, beginning = attempt.noted
         value: str | None = None
         try:
-            await self._call(resource, attempt.call)
+            resource = await self._call(resource, attempt.call)
         except attempt.refusal as refusal:
             log.warning("%s: refused: %s: %s", _key(resource), attempt.call, refusal)
             value = f"{beginning}: {refusal}"
         await self._patch(resource, Patch(attempt.kind, attempt.obj, {"metadata": {"annotations": {key: value}}}))
+        return resource
 
     async def _read(self, kind: Kind, namespace: str, name: str) -> Obj | None:
         """Return an object from the cache, or live if its kind is not watched."""

@@ -8,7 +8,7 @@ condition, the event, the log line and the span, so that a user reads the same s
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, NamedTuple, TypeVar
@@ -117,6 +117,17 @@ class WriteSecret:
     token: str = ""
     around: tuple[str, str] = field(default=("", ""), repr=False)
     is_copy: bool = False
+
+
+Record = Callable[[Obj], Awaitable[None]]
+"""Writes fields of the status of the resource, by their names; raises KubeError.
+
+A call that must not be forgotten if the operator ends records what it is about to do.
+"""
+
+
+async def unrecorded(_: Obj) -> None:
+    """Write nothing: for calls outside an operator."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from operators.redis.client import server as redis
 from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import tracing
 from shared.runtime.controller import Controller
-from shared.runtime.plan import Call, Plan
+from shared.runtime.plan import Call, Plan, Record
 from shared.status.verdict import Verdict
 from shared.testing.harness.harness import Harness
 from tests.support.otlp import Collector, Span, collecting
@@ -44,7 +44,7 @@ async def traced(query: Callable[[], Awaitable[Any]], change: Callable[[], Await
     async def observe(*_: Any) -> None:
         await query()
 
-    async def call(_: Call) -> None:
+    async def call(_: Call, __: Record) -> None:
         nonlocal changed
         changed = True
         await change()

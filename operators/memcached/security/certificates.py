@@ -78,8 +78,9 @@ async def inspect_certificate(access: Access, address: str) -> ServedCertificate
         return ServedCertificate(error=f"{address} is not memcached: {str(error)[:200]}.")
 
 
-async def refresh_certificates(connect: Connect, call: RefreshCertificates) -> None:
+async def refresh_certificates(connect: Connect, call: Call) -> None:
     """Make servers reload their certificates; the next inspection shows the result."""
+    assert isinstance(call, RefreshCertificates)  # the only call of this operator
     access = Access(connect, call.port, call.secrets, call.recorded, call.hosts)
     await asyncio.gather(*(_refresh_server(access, address) for _, address in call.addresses))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Literal
@@ -181,7 +181,7 @@ class AssignedStatus(SpecModel):
 
 
 class MoveStatus(SpecModel):
-    """Slots that the operator may open and move; written before the first command of the move."""
+    """Slots that the operator has opened, or is about to open; written right before."""
 
     from_: NodeId = Field(alias="from", description="Id of the primary that gives the slots.")
     to: NodeId = Field(description="Id of the primary that receives the slots.")
@@ -282,8 +282,8 @@ class RedisClusterStatus(Reported):
     )
     moves: Annotated[list[MoveStatus], Field(max_length=1024)] = Field(
         default_factory=list,
-        description="Slot moves that the operator has planned or begun. Only these are carried out, and only these are "
-        "finished after an interruption; slots that another client opened are not changed.",
+        description="Slots that the operator opens, recorded right before, until they are closed at both ends. Only "
+        "these are finished after an interruption; slots that another client opened are not changed.",
     )
     foreign: Annotated[list[ForeignStatus], Field(max_length=1024)] = Field(
         default_factory=list,
@@ -441,6 +441,18 @@ def recorded_moves(status: Obj) -> tuple[RecordedMove, ...] | None:
         RecordedMove(move["from"], move["to"], Slots.parse(move["slots"]), bool(move.get("promoted")))
         for move in status["moves"] or ()
     )
+
+
+def move_entries(moves: Iterable[RecordedMove]) -> list[Obj]:
+    """Return status.moves, with one entry for each pair of ends and kind of move."""
+    merged: dict[tuple[str, str, bool], Slots] = {}
+    for each in moves:
+        ends = each.source, each.target, each.promoted
+        merged[ends] = merged.get(ends, Slots()) | each.slots
+    return [
+        {"from": source, "to": target, "slots": str(slots)} | ({"promoted": True} if promoted else {})
+        for (source, target, promoted), slots in sorted(merged.items())
+    ]
 
 
 def foreign_slots(status: Obj) -> Mapping[str, Slots]:

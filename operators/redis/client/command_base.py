@@ -10,7 +10,7 @@ from operators.redis.client.errors import RedisError, Unreachable
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Access, Connect, Endpoint, Server
-from shared.runtime.plan import Call
+from shared.runtime.plan import Call, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,15 @@ class RedisCall(Call):
             RedisError: the call was not carried out; after Unreachable, it may have been.
         """
         raise NotImplementedError
+
+    async def carry_out_recorded(self, connect: Connect, record: Record, /) -> None:
+        """Carry out the call, as part of an operator.
+
+        Args:
+            record: writes fields of the status; see `shared.runtime.plan.Record`.
+        """
+        del record
+        await self.carry_out(connect)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from operators.redis.client.key_counts import count_keys
 from operators.redis.client.responses import NodeReport, mapping
 from operators.redis.client.server import Connect, Endpoint, Server
 from operators.redis.slots.hash_slots import Slots
-from shared.runtime.plan import Call
+from shared.runtime.plan import Call, Record, unrecorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,12 +370,15 @@ class ResetSoft(NodeCall):
         return f"let {self.at.name} leave its cluster"
 
 
-async def execute(connect: Connect, call: Call) -> None:
+async def execute(connect: Connect, call: Call, record: Record = unrecorded) -> None:
     """Carry out a call.
+
+    Args:
+        record: writes fields of the status.
 
     Raises:
         RedisError: see the call.
     """
     if not isinstance(call, RedisCall):
         raise TypeError(f"{call} is not a call on redis")
-    await call.carry_out(connect)
+    await call.carry_out_recorded(connect, record)

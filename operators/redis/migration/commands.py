@@ -11,12 +11,14 @@ from operators.redis.client.command_base import RedisCall
 from operators.redis.client.errors import SlotStuck
 from operators.redis.client.server import Connect, Endpoint
 from operators.redis.migration.coordinator import BUDGET_SECONDS, move
+from operators.redis.migration.journal import Journal
 from operators.redis.migration.slot_assignment import assign_slots
 from operators.redis.migration.slot_closing import close_slots
 from operators.redis.migration.slot_reopening import reopen_slots
 from operators.redis.migration.throttle import MAX_KEYS_PER_COMMAND
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import Move
+from operators.redis.slots.slot_planner import Move, RecordedMove
+from shared.runtime.plan import Record, unrecorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class MoveSlots(RedisCall):
         promoted: slots whose recorded source is no longer their owner, because a replica of it took over: there, a
             key that exists at both ends is never replaced at the target.
         acknowledge: whether each batch waits until a replica of the target has it, if the target has a replica.
+        recorded: recorded slots that are open, or may be, between their present ends.
+        written: moves as the status has them; None if it has no such record.
     """
 
     moves: tuple[Move, ...]
@@ -38,14 +42,20 @@ class MoveSlots(RedisCall):
     budget: float = BUDGET_SECONDS
     promoted: Slots = field(default_factory=Slots)
     acknowledge: bool = True
+    recorded: tuple[RecordedMove, ...] = ()
+    written: tuple[RecordedMove, ...] | None = None
 
     async def carry_out(self, connect: Connect, /) -> None:
+        await self.carry_out_recorded(connect, unrecorded)
+
+    async def carry_out_recorded(self, connect: Connect, record: Record, /) -> None:
         await move(
             *(connect, self.access, self.nodes, self.moves),
             keys=self.keys,
             budget=self.budget,
             promoted=self.promoted,
             acknowledge=self.acknowledge,
+            journal=Journal(record, self.recorded, self.written),
         )
 
     def __str__(self) -> str:

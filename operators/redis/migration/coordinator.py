@@ -14,6 +14,7 @@ from operators.redis.client.errors import RedisError, Refused, SlotStuck, Target
 from operators.redis.client.server import Access, Connect, Endpoint
 from operators.redis.migration import functions, server_side
 from operators.redis.migration.big_keys import NODE_TIMEOUT
+from operators.redis.migration.journal import Journal
 from operators.redis.migration.key_by_key import KeyByKeyPath
 from operators.redis.migration.participants import End, Ends, Limits
 from operators.redis.migration.redis import RedisImport
@@ -45,6 +46,7 @@ async def move(
     budget: float = BUDGET_SECONDS,
     promoted: Slots = _NONE,
     acknowledge: bool = True,
+    journal: Journal | None = None,
 ) -> None:
     """Move slots until all have arrived or time is up. Disjoint pairs of a source and a target work in parallel.
 
@@ -57,8 +59,10 @@ async def move(
         promoted: slots whose recorded source is no longer their owner, because a replica of it took over: there, a
             key that exists at both ends is never replaced at the target.
         acknowledge: whether each batch waits until a replica of the target has it, if the target has a replica.
+        journal: where opened slots are recorded; by default nowhere.
 
     Raises:
+        KubeError: opened slots cannot be recorded.
         SlotStuck: some slots cannot be moved, and all others were; not raised while time is what stopped the others.
         TargetNotReplicating: no replica of a target has the moved keys.
         RedisError: an end is unreachable, or no longer a primary.
@@ -71,7 +75,7 @@ async def move(
             for each in moves
             if each.source in ends.of and each.target in ends.of
         ]
-        call = _Call(connect, access, endpoints, limits)
+        call = _Call(connect, access, endpoints, limits, journal or Journal())
         by_keys = [path for path in paths if _kind(path) == "keys"]
         by_jobs = [path for path in paths if _kind(path) != "keys"]
         work = [*map(call.by_keys, _by_source(by_keys)), call.by_jobs(by_jobs)]
@@ -89,6 +93,7 @@ class _Call:
 
     Attributes:
         endpoints: endpoints of the nodes by id.
+        journal: where opened slots are recorded.
         turns: lock of each target, by id. A target receives keys from one source at a time: more are hardly faster,
             and its clients wait longer.
     """
@@ -97,6 +102,7 @@ class _Call:
     access: Access = field(repr=False)
     endpoints: Mapping[str, Endpoint]
     limits: Limits
+    journal: Journal
     turns: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     async def by_keys(self, paths: Sequence[MigrationPath]) -> None:
@@ -107,7 +113,9 @@ class _Call:
         found: list[KeyByKeyPath] = []
         for path in paths:
             others = partial(self._other_primaries, path)
-            found.append(KeyByKeyPath(source, path.target, path.slots, others, throttle, self.limits, block_limit))
+            found.append(
+                KeyByKeyPath(source, path.target, path.slots, others, throttle, self.limits, block_limit, self.journal)
+            )
         for each in found:
             await each.mark()
         for each in found:

@@ -45,6 +45,7 @@ from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Command
 from operators.redis.lifecycles import SLOT, SlotEvent, SlotState
 from operators.redis.migration import acknowledgement, big_keys, claim_renewal, duplicates
+from operators.redis.migration.journal import Journal
 from operators.redis.migration.participants import End, Limits
 from operators.redis.migration.slot_closing import close
 from operators.redis.migration.target_check import require_target
@@ -81,6 +82,7 @@ class KeyByKeyPath:
         slots: slots to move; reduced to those that the source owns and the target does not.
         others: connects to the other primaries.
         block_limit: time that the source may be blocked, in seconds: half of cluster-node-timeout.
+        journal: where slots are recorded before they are opened.
         stuck: slots that cannot be moved, and why.
         moved: slots that the target owns now.
         states: state of each slot, from the reports of both ends and the commands since.
@@ -96,12 +98,14 @@ class KeyByKeyPath:
     throttle: Throttle
     limits: Limits
     block_limit: float
+    journal: Journal
     stuck: dict[int, Refused] = field(default_factory=dict)
     moved: set[int] = field(default_factory=set)
     states: dict[int, SlotState] = field(default_factory=dict)
     conflicts: dict[int, set[bytes]] = field(default_factory=dict)
     doubts: dict[int, dict[bytes, str]] = field(default_factory=dict)
     halted: Refused | None = None
+    _closed: Slots = field(default_factory=Slots)
     _are_claims_current: bool = False
     _begun: list[int] = field(default_factory=list)
     _unconfirmed: list[int] = field(default_factory=list)
@@ -204,13 +208,15 @@ class KeyByKeyPath:
         except (TargetFull, TargetNotReplicating) as error:
             self.halted = error
             return
+        await self.journal.open(self.source.id, self.target.id, Slots.of(*slots), self._closed)
         keys = await self._open(slots)
         empty = [slot for slot, some in keys.items() if not some]
         await self._hand_over(empty, acknowledge=False)
         await self._empty({slot: some for slot, some in keys.items() if some})
         await self._confirm()
-        if left := keys.keys() - self.moved:  # slots of which no key has moved need not stay open
-            await close((self.source, self.target), Slots.of(*left))
+        self._closed |= Slots.of(*self.moved)
+        if left := Slots.of(*(keys.keys() - self.moved)):  # slots of which no key has moved need not stay open
+            self._closed |= left - await close((self.source, self.target), left)
 
     async def _open(self, slots: list[int]) -> dict[int, list[bytes]]:
         """Return the slots that are open at both ends now, each with the first of its keys."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 
-from operators.redis import migration_status
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import CancelImport
@@ -78,9 +77,6 @@ def repair_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) 
         return PASS
     open_slots, access, nodes = brief(found.own), seen.secrets.access, seen.primary_endpoints
     moves = tuple(Move(*ends, slots) for ends, slots in found.onward.items())
-    if not migration_status.is_recorded(seen, moves):
-        message = f"Recording in status that the migration of {open_slots} is to be finished."
-        return Step.wait(REPAIRING_SLOTS, message, requeue=0)
     calls = [CloseSlots(access, *ends, slots, nodes) for ends, slots in found.arrived.items()]
     behind = await_replicas(seen, moves)
     if moves and not behind:
@@ -120,4 +116,6 @@ def move_call(resource: RedisCluster, seen: Assessment, moves: tuple[Move, ...])
         strategy.keys_at_once,
         promoted=promoted,
         acknowledge=seen.acknowledges_moves,
+        recorded=seen.begun_moves,
+        written=resource.recorded_moves,
     )

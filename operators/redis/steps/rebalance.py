@@ -1,9 +1,9 @@
 """Moves slots to their planned owners: the minimum number of moves, disjoint pairs of nodes in parallel. Pure.
 
-The number of slots of each node follows from the desired primaries. Two things are recorded in the status before the
-first slot moves: manual assignments (AssignReceive), because afterwards nothing would show which slots a primary
-received by assignment; and the moves themselves, because an open slot does not show which client opened it
-(open_slots.py).
+The number of slots of each node follows from the desired primaries. Two things are recorded in the status: manual
+assignments (AssignReceive) before the first slot moves, because afterwards nothing would show which slots a primary
+received by assignment; and each slot right before it is opened, because an open slot does not show which client opened
+it (migration/journal.py, open_slots.py).
 """
 
 from __future__ import annotations
@@ -115,13 +115,6 @@ def _await_replicas(seen: Assessment) -> Step | None:
     return await_replicas(seen, seen.slot_plan.moves)
 
 
-def _record_moves(seen: Assessment) -> Step | None:
-    """Wait until the moves are recorded; the status of this reconcile does it (`migration_status.moves`)."""
-    if migration_status.is_recorded(seen, seen.slot_plan.moves):
-        return None
-    return Step.wait(SCALING, "Recording the planned slot moves in status.", requeue=0)
-
-
 _CHECKS: Sequence[Callable[[Assessment], Step | None]] = (
     _await_owners,
     _record_assignments,
@@ -130,7 +123,6 @@ _CHECKS: Sequence[Callable[[Assessment], Step | None]] = (
     _await_commands,
     _await_replicas,
     _require_memory,
-    _record_moves,
 )
 
 

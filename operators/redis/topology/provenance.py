@@ -3,8 +3,8 @@
 A mark on a server (importing, migrating) does not show which client set it. Redis sets importing marks by itself: a
 primary that starts with keys of slots that another node owns marks them. Its keys are then an older copy, with keys
 that have been deleted since. Moving such a slot would bring them back. redis-cli and other clients open slots as well.
-So a slot is finished only if the status recorded its move before the first command. The recorded ends are its present
-ends, or the primaries that these took over from.
+So a slot is finished only if the status recorded, right before its first command, that the operator opens it
+(migration/journal.py). The recorded ends are its present ends, or the primaries that these took over from.
 
 Even a recorded move has not begun before its source is migrating: until then the operator has moved no key. A source
 that was promoted is the exception, because Redis does not replicate the mark (Valkey does since 8.0).
@@ -79,7 +79,7 @@ def judge(
     """Sort all open slots by their provenance.
 
     Args:
-        moves: recorded moves, with their present ends.
+        moves: recorded slots, with their present ends.
         took_over: whether the first node took over from the second one.
         is_lost: whether a node is lost, or unknown to all.
     """

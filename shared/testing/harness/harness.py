@@ -13,7 +13,7 @@ from shared.kubernetes.client import Kube, Request, error_of
 from shared.kubernetes.fair_queue import Priority
 from shared.kubernetes.kinds import EVENT, Key, Kind, Obj
 from shared.runtime.controller import Controller
-from shared.runtime.plan import Call
+from shared.runtime.plan import Call, Record
 from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
 from shared.status.events import Recorder
@@ -235,12 +235,12 @@ class Harness:
         obj = {"apiVersion": kind.api_version, "kind": kind.name} | event["object"]
         (self.cache.on_deleted if event["type"] == "DELETED" else self.cache.on_changed)(kind, obj)
 
-    async def _call(self, call: Call) -> None:
+    async def _call(self, call: Call, record: Record) -> None:
         """Carry out a database call. Like a write, it is logged and subject to faults."""
         request = Request(CALL, str(call), body=call)
         fault = self.server.faults.next(request)
         if fault is None or fault.landed:
-            await self.controller.call(call)
+            await self.controller.call(call, record)
         self.server.log.record_call(call, landed=fault is None or fault.landed)
         if fault is not None:
             raise error_of(strike(fault, request), request)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from http import HTTPStatus
 
-from shared.kubernetes.errors import AlreadyExists, NotFound
+from shared.kubernetes.errors import AlreadyExists, Conflict, NotFound
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, EVENT
 from shared.runtime.steady_clock import SteadyClock
 from shared.testing.api_server.server import ApiServer
@@ -30,6 +30,11 @@ MAX_OUTAGE_TURNS = 40
 async def _do_nothing(*_: object) -> bool:
     """Do nothing: the default of the hooks."""
     return False
+
+
+async def _outdated(_: object) -> None:
+    """Refuse what a process that is no longer the leader records."""
+    raise Conflict("the resource has changed")
 
 
 class World:
@@ -258,7 +263,7 @@ class ScenarioRun:
         """Carry out the last request of a crashed process. A running process observes the result at its next resync."""
         if crash.request.method == CALL:
             with contextlib.suppress(Exception):  # the process that would receive the error has ended
-                await self.world.subject.controller(self.world.database).call(crash.request.body)
+                await self.world.subject.controller(self.world.database).call(crash.request.body, _outdated)
         else:
             await self.world.server.request(crash.request)
         self.resync()

@@ -305,12 +305,13 @@ def allowed(resource: RedisCluster) -> bool:
 
 
 def require_provenance(resource: RedisCluster, view_of: Observed, move: Move) -> None:
-    """Assert that a move is recorded, and that its target has no keys of slots that it has not begun to receive."""
+    """Assert that open slots of a move are recorded, and that the target has no keys of slots that have not begun."""
     view = view_of.view
-    unrecorded = move.slots - Slots.union(
+    opened = move.slots & Slots.of(*view.nodes[move.source].line.migrating, *view.nodes[move.target].line.importing)
+    unrecorded = opened - Slots.union(
         known.slots for known in Assessment.of(resource, view_of).recorded_moves if known.target == move.target
     )
-    assert not unrecorded, "only recorded slots move"
+    assert not unrecorded, "only slots that the operator opened are finished"
     strays = view.nodes[move.target].report.strays  # type: ignore[union-attr]
     begun = view.nodes[move.source].line.migrating
     assert not {slot for slot in strays if slot in move.slots and slot not in begun}, (

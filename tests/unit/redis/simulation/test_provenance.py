@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from shared.kubernetes import accessors
-from shared.testing.harness.scenario import later
+from shared.kubernetes.client import Request
+from shared.testing.faults import CALL, Crash
+from shared.testing.harness.scenario import ScenarioStep, later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import NAME, REDIS, cluster
 from tests.unit.redis.simulation import data
 from tests.unit.redis.simulation.database import FakeRedis
-from tests.unit.redis.simulation.moving_slots import status
+from tests.unit.redis.simulation.moving_slots import redis_of, settled, status
 from tests.unit.redis.simulation.node import slot_of
 from tests.unit.redis.simulation.process import Process
 
@@ -136,3 +138,67 @@ async def test_migration_continues_with_the_promoted_replica(source: bool) -> No
     lost = [b"stored:%d" % number for number in range(3000) if not owner_has(redis, b"stored:%d" % number)]
     assert len(lost) <= 100, "only keys of the last batch, which no replica had yet"
     assert status(play)["moves"] == []
+
+
+async def test_slots_that_were_never_opened_are_not_finished_after_a_failover_of_their_source() -> None:
+    """A planned move never begins. Its target restarts with older data, and a replica of its source takes over."""
+    play = ScenarioRun(World(REDIS))
+    await play.step(cluster(6))
+    redis: FakeRedis = play.stage.database
+    keys = [b"stored:%d" % number for number in range(6000)]
+    for key in keys:
+        data.put(redis, owner_of(redis, key), key, b"1")
+    older = {
+        process.pod: {key: process.node.keys[key] for key in keys if key in process.node.keys}
+        for process in redis.running
+        if process.node.me.slots
+    }
+    await play.step(cluster(8))
+    after = redis_of(await settled(play.world.fork(), cluster(6)))
+    target, moved = next(
+        (process, found)
+        for process in redis.running
+        if (had := older.get(process.pod))
+        and (gained := after.named(process.pod).node.me.slots & ~process.node.me.slots)
+        and (found := [key for key in had if gained >> slot_of(key) & 1])
+    )
+    source = owner_of(redis, moved[0])
+    moved = [key for key in moved if owner_of(redis, key) is source][:DELETED]
+    await stopped_before_the_first_slot(play, cluster(6))
+    for key in moved:
+        del source.node.keys[key]
+        data.wrote(source)
+    later(2).act(play.stage)
+    redis.advance()
+    target.node.keys |= older[target.pod]
+    redis.stop(target, "killed")
+    play.world.settle_workloads()
+    assert redis.named(target.pod).node.importing, "the server marks slots of its stray keys by itself"
+    redis.failing[source.pod] = "NodeLost"
+    redis.stop(source, "killed")
+    later(12).act(play.stage)
+    redis.advance()
+    play.begin()
+    redis.failing.clear()
+    await play.wait(20, times=6)
+    assert [key for key in moved if owner_has(redis, key)] == [], "deleted keys came back"
+    condition = accessors.condition_in(status(play)["conditions"], "ForeignKeys")
+    assert f"{target.pod} holds " in condition["message"]
+
+
+async def stopped_before_the_first_slot(play: ScenarioRun, step: ScenarioStep) -> None:
+    """Let the operator plan the moves of a step, and end it once all is planned, and no slot is open."""
+    redis: FakeRedis = play.stage.database
+
+    def strike(what: str) -> bool | None:
+        if what.startswith("CLUSTER SETSLOT"):
+            raise Crash(f"before {what}", Request(CALL, what))
+        return None
+
+    async def end(_: Crash) -> None:
+        play.end()
+
+    redis.fault, play.on_crash = strike, end
+    await play.step(step)
+    assert play.operator is None
+    redis.fault = None

@@ -21,6 +21,7 @@ from tests.unit.redis.world import (
     node_id,
     of,
     plan,
+    planned,
     replica,
     requested_replicas,
     seen,
@@ -45,16 +46,6 @@ def moves(made: Plan) -> dict[tuple[str, str], int]:
     return found
 
 
-def planned(*at: At, **more: Any) -> Plan:
-    """Return the plan; if it waits until its slot moves are in the status, the plan after that."""
-    made = redis_world.planned(*at, **more)
-    if made.verdict.message != "Recording the planned slot moves in status.":
-        return made
-    assert (moves(made), made.requeue) == ({}, 0), "no slot is opened before its move is recorded"
-    status = more.pop("status", {}) | {"moves": made.status["moves"]}
-    return redis_world.planned(*at, status=status, **more)
-
-
 def recorded(source: int, target: int, slots: str, **more: Any) -> Obj:
     """Return a status that records a move."""
     return {"moves": [{"from": node_id(source), "to": node_id(target), "slots": slots, **more}]}
@@ -68,6 +59,13 @@ def test_new_primary_has_a_replica_before_slots_move_to_it() -> None:
     made = planned(*formed(), JOINED, JOINED)
     assert made.verdict.message == "Configuring demo-7 to replicate demo-6."
     assert acts(made.actions) == [f"let demo-7 replicate {node_id(6)}"]
+
+
+def test_planned_moves_are_not_recorded_before_their_slots_are_opened() -> None:
+    """Of a slot that was recorded, a lone importing mark counts as the operator's own after a failover."""
+    made = planned(*formed(), JOINED, replica(6))
+    assert moves(made)
+    assert made.status["moves"] == []
 
 
 def test_new_primary_receives_an_equal_share_from_each_primary() -> None:
@@ -493,6 +491,12 @@ def test_slot_that_its_target_owns_is_closed_and_not_reassigned() -> None:
     assert any(7 in Slots.parse(move["slots"]) for move in made.status["moves"]), "recorded until it is closed"
 
 
+def test_open_slots_stay_recorded_while_no_node_is_reachable() -> None:
+    """Their marks cannot be seen, which is no evidence that they are closed."""
+    made = planned(*(replace(at, up=False) for at in formed()), status=recorded(0, 1, "7"))
+    assert made.status["moves"] == recorded(0, 1, "7")["moves"]
+
+
 def test_open_slot_with_an_unreachable_target_waits() -> None:
     at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], replace(JOINED, up=False, failed=True), replica(0)]
     made = planned(*at, status=recorded(0, 6, "7"))
@@ -584,10 +588,10 @@ def test_slots_that_an_earlier_operator_opened_are_finished_if_its_status_report
     before = redis_world.cluster(*at, status={"migration": report})
     del before.obj["status"]["moves"]
     made = plan(before, redis_world.seen(before, *at))
-    assert (moves(made), made.requeue) == ({}, 0), "the move is recorded first"
-    assert any(7 in Slots.parse(move["slots"]) for move in made.status["moves"])
-    then = planned(*at, status={"migration": report, "moves": made.status["moves"]})
-    assert (then.verdict.reason, moves(then)) == ("MendingSlots", {("00", "06"): 1})
+    assert (made.verdict.reason, moves(made)) == ("MendingSlots", {("00", "06"): 1})
+    (call,) = of(made.actions, "MoveSlots")
+    assert (call.written, [move.slots for move in call.recorded]) == (None, [Slots.of(7)]), "the call records it first"
+    assert made.status["moves"] == recorded(0, 6, "7")["moves"]
     lost = redis_world.cluster(*at)
     del lost.obj["status"]["moves"]
     made = plan(lost, redis_world.seen(lost, *at))

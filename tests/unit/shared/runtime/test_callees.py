@@ -28,7 +28,7 @@ from shared.kubernetes.ownership import Owner
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
-from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Patch, Plan, WriteSecret
+from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Patch, Plan, Record, WriteSecret
 from shared.runtime.queue import Queue
 from shared.runtime.reconciler import MIN_FAILURES_REPORTED, Reconciler
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
@@ -199,7 +199,7 @@ class Bench:
         fine = Finding(True, Reason("Any"), "")
         return Plan((tuple(actions),), Verdict(message="All is well."), {"size": size}, health=Health(fine, fine, fine))
 
-    async def _call(self, call: Call) -> None:
+    async def _call(self, call: Call, _: Record) -> None:
         assert isinstance(call, Shake)
         self._fail({"metadata": {"name": call.box}}, "call")
 

@@ -29,7 +29,7 @@ from shared.observability import metrics
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
-from shared.runtime.plan import Action, Apply, Call, Delete, Evict, Patch, Plan, WriteSecret
+from shared.runtime.plan import Action, Apply, Call, Delete, Evict, Patch, Plan, Record, WriteSecret
 from shared.runtime.reconciler import EVICTION_RETRY_SECONDS, MAX_REPAIR_DELAY_SECONDS, MIN_FAILURES_REPORTED
 from shared.status import conditions
 from shared.status.verdict import Progress, Verdict
@@ -59,6 +59,7 @@ class Boxes:
         done: executed calls.
         observe_error: error to raise when it observes; None for none.
         call_error: error to raise when it executes a call; None for none.
+        recorded: fields of the status that each call records, one after the other.
         dropped: number of calls that failed.
         heals_after: seconds until repairs continue, in the next plans.
         repairs: number of their first chains that repair.
@@ -69,6 +70,7 @@ class Boxes:
     done: list[Call] = field(default_factory=list)
     observe_error: Exception | None = None
     call_error: Exception | None = None
+    recorded: tuple[Obj, ...] = ()
     dropped: int = 0
     heals_after: float | None = None
     repairs: int = 0
@@ -88,9 +90,11 @@ class Boxes:
         planned, self.planned = self.planned, ()
         return Plan((planned,), self.verdict, {"phase": "Running"}, None, self.heals_after, self.repairs)
 
-    async def _call(self, call: Call) -> None:
+    async def _call(self, call: Call, record: Record) -> None:
         if self.call_error:
             raise self.call_error
+        for fields in self.recorded:
+            await record(fields)
         if isinstance(call, Drop):
             self.dropped += 1
             raise BoxUnreachable("first" if self.dropped == 1 else "later")

@@ -204,6 +204,26 @@ async def test_other_errors_of_an_attempt_end_the_reconcile(lab: Lab) -> None:
     assert noted(lab) is None
 
 
+# Progress of calls.
+
+
+async def test_call_records_its_progress_before_it_continues(lab: Lab) -> None:
+    lab.boxes.recorded = ({"open": 1}, {"open": 2})
+    await lab.do(Shake(), Apply(SERVICE, lab.own.object(SERVICE, "a", component="box")))
+    writes = [(write.verb, write.kind, write.subresource) for write in lab.server.log.all_writes[-4:]]
+    assert writes == [("PATCH", "Box", "status")] * 2 + [("CALL", "Shake", ""), ("APPLY", "Service", "")]
+    assert lab.user_client.get(BOX, NAMESPACE, "a")["status"]["open"] == 2
+
+
+async def test_call_ends_if_the_resource_has_changed_since_it_was_planned(lab: Lab) -> None:
+    """Another replica of the operator may lead, or the spec is another one."""
+    lab.boxes.recorded = ({"open": 1},)
+    lab.user_client.merge(BOX, NAMESPACE, "a", {"metadata": {"labels": {"by": "hand"}}})
+    with pytest.raises(Conflict):
+        await lab.do(Shake())
+    assert lab.boxes.done == []
+
+
 # Provenance.
 
 

@@ -18,7 +18,7 @@ from shared.kubernetes.kinds import SERVICE, Key, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
-from shared.runtime.plan import PASS, Apply, Call, Delete, Plan, Step, follow
+from shared.runtime.plan import PASS, Apply, Call, Delete, Plan, Record, Step, follow, unrecorded
 from shared.status.reasons import Reason
 from shared.testing.api_server.kinds import CONFIG_MAP
 from shared.testing.api_server.requests import TargetedRequest
@@ -117,7 +117,7 @@ class RingOperator:
             OPERATOR, RING, (SERVICE, CONFIG_MAP), parse=Ring, observe=self.observe, plan=self.plan, call=self.call
         )
 
-    async def call(self, call: Call) -> None:
+    async def call(self, call: Call, _: Record = unrecorded) -> None:
         await self.database.execute(call)
 
     async def observe(self, ring: Ring, cache: Cache, kube: Kube) -> Observed:
