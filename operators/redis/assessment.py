@@ -7,7 +7,7 @@ present nodes, so a crash at any moment, and any change of the spec, only leaves
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 from operators.redis.api.node_entries import recorded_entries
@@ -401,7 +401,7 @@ class Assessment(Observed):
 
     def _present(self, move: RecordedMove) -> RecordedMove:
         source, target = self.successor(move.source) or move.source, self.successor(move.target) or move.target
-        return RecordedMove(source, target, move.slots, move.promoted or source != move.source)
+        return replace(move, source=source, target=target, promoted=move.promoted or source != move.source)
 
     @property
     def _adopted(self) -> tuple[RecordedMove, ...]:
@@ -463,8 +463,8 @@ class Assessment(Observed):
             begun = self.provenance.own | self.provenance.others | away
             if move.promoted and move.target not in self.reachable and self.successor(move.target):
                 begun |= view.slots_of(move.source)
-            if slots := move.slots & begun:
-                found.append(RecordedMove(move.source, move.target, slots, move.promoted))
+            if (part := move.within(begun)).slots:
+                found.append(part)
         return tuple(found)
 
     @cached_property

@@ -12,7 +12,7 @@ from pydantic import Field
 from operators.redis.api.engine_versions import Engine
 from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE, recorded_entries
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import Move, RecordedMove
+from operators.redis.slots.slot_planner import Doubt, Move, RecordedMove
 from shared.api.spec import (
     BINDING,
     INT32,
@@ -180,6 +180,10 @@ class AssignedStatus(SpecModel):
     slots: SlotRanges = Field(description="Slots to move, such as 0-99.")
 
 
+DoubtText = Annotated[str, Field(pattern=r"^[0-9]{1,5}:[0-9a-f]{40}:[0-9a-f]{40}$")]
+"""A key in doubt: its slot, its SHA-1, and the SHA-1 of its value."""
+
+
 class MoveStatus(SpecModel):
     """Slots that the operator has opened, or is about to open; written right before."""
 
@@ -190,6 +194,11 @@ class MoveStatus(SpecModel):
         None,
         description="Whether a replica took over from the primary that gave the slots at first. If a key is then at "
         "both ends, neither copy is replaced.",
+    )
+    doubts: Annotated[list[DoubtText], Field(max_length=4096)] = Field(
+        default_factory=list,
+        description="Keys of which the target may get an outdated copy, because MIGRATE timed out: slot, SHA-1 of the "
+        "key, and SHA-1 of its serialized value. The copies are removed before anything else happens to the slots.",
     )
 
 
@@ -438,21 +447,38 @@ def recorded_moves(status: Obj) -> tuple[RecordedMove, ...] | None:
     if "moves" not in status:
         return None
     return tuple(
-        RecordedMove(move["from"], move["to"], Slots.parse(move["slots"]), bool(move.get("promoted")))
+        RecordedMove(
+            move["from"],
+            move["to"],
+            Slots.parse(move["slots"]),
+            bool(move.get("promoted")),
+            frozenset(map(_doubt, move.get("doubts") or ())),
+        )
         for move in status["moves"] or ()
     )
 
 
+def _doubt(text: str) -> Doubt:
+    slot, key, value = text.split(":")
+    return Doubt(int(slot), key, value)
+
+
 def move_entries(moves: Iterable[RecordedMove]) -> list[Obj]:
     """Return status.moves, with one entry for each pair of ends and kind of move."""
-    merged: dict[tuple[str, str, bool], Slots] = {}
+    merged: dict[tuple[str, str, bool], list[RecordedMove]] = {}
     for each in moves:
-        ends = each.source, each.target, each.promoted
-        merged[ends] = merged.get(ends, Slots()) | each.slots
+        merged.setdefault((each.source, each.target, each.promoted), []).append(each)
     return [
-        {"from": source, "to": target, "slots": str(slots)} | ({"promoted": True} if promoted else {})
-        for (source, target, promoted), slots in sorted(merged.items())
+        {"from": source, "to": target, "slots": str(Slots.union(move.slots for move in found))}
+        | ({"promoted": True} if promoted else {})
+        | ({"doubts": doubts} if (doubts := _doubt_texts(found)) else {})
+        for (source, target, promoted), found in sorted(merged.items(), key=lambda item: item[0])
     ]
+
+
+def _doubt_texts(moves: Iterable[RecordedMove]) -> list[str]:
+    found = sorted({doubt for move in moves for doubt in move.doubts})
+    return [f"{doubt.slot}:{doubt.key}:{doubt.value}" for doubt in found]
 
 
 def foreign_slots(status: Obj) -> Mapping[str, Slots]:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operators.redis.client.errors import Refused, Unreachable
 from operators.redis.client.server import Command, Server
 from operators.redis.migration.participants import End
+from operators.redis.slots.slot_planner import Doubt
 
 REDIRECTED: Command = ("ASKING",)
 """Command before another one for a slot that the server imports."""
@@ -40,9 +41,21 @@ _DISCARD = (
     "if value and redis.sha1hex(value) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 )
 
+_FIND = (
+    "local wanted, found = {}, {} "
+    "for number = 2, #ARGV do wanted[ARGV[number]] = true end "
+    "local count = redis.call('CLUSTER', 'COUNTKEYSINSLOT', ARGV[1]) "
+    "for _, key in ipairs(count > 0 and redis.call('CLUSTER', 'GETKEYSINSLOT', ARGV[1], count) or {}) do "
+    "if wanted[redis.sha1hex(key)] then "
+    "found[#found + 1] = (key:gsub('.', function(each) return string.format('%02x', each:byte()) end)) "
+    "end end return found"
+)
+
 _RETRY_SECONDS = 0.1
 
-_RECEIVING = frozenset({"restore-asking", "NULL", "auth", "select"})
+_RESTORE = "restore-asking"
+
+_RECEIVING = frozenset({_RESTORE, "NULL", "auth", "select"})
 """Last command of connections that may still have a RESTORE to execute, as CLIENT LIST names it."""
 
 
@@ -115,12 +128,34 @@ async def remove_late(source: End, target: End, doubts: Mapping[bytes, str], pat
     while True:
         try:
             async with target.reconnected() as server:
-                await _end_transfers(server, source.endpoint.address)
+                await _end_transfers(server, source)
                 return await discard(server, doubts)
         except Unreachable:
             if clock() >= until:
                 raise
         await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def remove_recorded(source: End, target: End, doubts: Iterable[Doubt]) -> None:
+    """Do the same for an earlier process of the operator: it may have ended during a MIGRATE.
+
+    The source may have replaced the one that sent it, and then the address of that one is unknown. So all transfers to
+    the target are ended that no other primary sends.
+
+    Args:
+        doubts: keys that the earlier process recorded.
+
+    Raises:
+        Unreachable: the target does not respond.
+    """
+    by_slot: dict[int, dict[str, str]] = {}
+    for doubt in doubts:
+        by_slot.setdefault(doubt.slot, {})[doubt.key] = doubt.value
+    async with target.reconnected() as server:
+        await _end_transfers(server, source, also_of_others=True)
+        for slot, values in by_slot.items():
+            found = [bytes.fromhex(each) for each in await server.execute("EVAL", _FIND, 0, slot, *values)]
+            await discard(server, {key: values[Doubt.of(slot, key, "").key] for key in found})
 
 
 async def discard(target: Server, copies: Mapping[bytes, str]) -> None:
@@ -131,19 +166,24 @@ async def discard(target: Server, copies: Mapping[bytes, str]) -> None:
             raise answer
 
 
-async def _end_transfers(target: Server, address: str) -> None:
-    """Close the connections of MIGRATE from an address: what they sent and was not executed is dropped.
+async def _end_transfers(target: Server, source: End, *, also_of_others: bool = False) -> None:
+    """Close the connections of MIGRATE from a source: what they sent and was not executed is dropped.
 
     A source opens another connection if one is closed. PING comes first: a server that did not respond accepts the
     waiting connections before it answers.
+
+    Args:
+        also_of_others: whether to close those of all other servers too, except healthy primaries.
     """
     await target.execute("PING")
-    listed = [_fields(line) for line in str(await target.execute("CLIENT", "LIST")).splitlines()]
-    commands: list[Command] = [
-        ("CLIENT", "KILL", "ID", each["id"])
-        for each in listed
-        if each.get("cmd") in _RECEIVING and each.get("addr", "").rpartition(":")[0].strip("[]") == address
-    ]
+    own = source.endpoint.address
+    spared = {node.address for node in source.report.nodes if node.is_primary and not node.failing} - {own}
+    commands: list[Command] = []
+    for each in map(_fields, str(await target.execute("CLIENT", "LIST")).splitlines()):
+        address, last = each.get("addr", "").rpartition(":")[0].strip("[]"), each.get("cmd")
+        is_other = also_of_others and last == _RESTORE and address not in spared
+        if (address == own and last in _RECEIVING) or is_other:
+            commands.append(("CLIENT", "KILL", "ID", each["id"]))
     await target.pipe(commands)
 
 

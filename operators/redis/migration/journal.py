@@ -3,6 +3,9 @@
 A mark on a server does not show which client set it (topology/provenance.py). So the operator continues only the
 migration of slots that it recorded, and it records a slot right before it opens it: one that is merely planned may get
 marks of another origin.
+
+Nor does a copy of a key show whether it is outdated (duplicates.py). So keys in doubt are recorded before anything else
+follows from them, and until no copy can arrive any more.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass, field
 
 from operators.redis.api.status import move_entries
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import RecordedMove
+from operators.redis.slots.slot_planner import Doubt, RecordedMove
 from shared.runtime.plan import Record, unrecorded
 
 
@@ -46,8 +49,32 @@ class Journal:
         ends = source, target
         known = [move for move in self.moves if (move.source, move.target) == ends]
         new = slots - Slots.union(move.slots for move in known)
-        kept = (dataclasses.replace(move, slots=move.slots - new - (closed - slots)) for move in self.moves)
+        kept = (move.within(move.slots - new - (closed - slots)) for move in self.moves)
         self.moves = [*(move for move in kept if move.slots), *([RecordedMove(*ends, new)] if new else [])]
+        await self._write()
+
+    def doubts(self, source: str, target: str, slots: Slots) -> frozenset[Doubt]:
+        """Return the keys in doubt of slots that move between two primaries."""
+        ends = source, target
+        found = (move.within(slots).doubts for move in self.moves if (move.source, move.target) == ends)
+        return frozenset().union(*found)
+
+    async def set_doubts(self, source: str, target: str, slots: Slots, doubts: frozenset[Doubt]) -> None:
+        """Record which keys of recorded slots are in doubt: before they matter, and when they do not any more.
+
+        Raises:
+            KubeError: the record was not written.
+        """
+        ends = source, target
+        self.moves = [
+            dataclasses.replace(
+                move,
+                doubts=move.within(move.slots - slots).doubts | {doubt for doubt in doubts if doubt.slot in move.slots},
+            )
+            if (move.source, move.target) == ends
+            else move
+            for move in self.moves
+        ]
         await self._write()
 
     async def _write(self) -> None:
@@ -59,8 +86,11 @@ class Journal:
 
 
 def _covers(written: Sequence[RecordedMove], moves: Sequence[RecordedMove]) -> bool:
-    """Return whether a record has all slots of moves, between the same ends."""
-    return not any(
-        move.slots - Slots.union(each.slots for each in written if dataclasses.replace(each, slots=move.slots) == move)
-        for move in moves
-    )
+    """Return whether a record has all slots of moves, between the same ends, and the same keys in doubt."""
+    if {doubt for move in written for doubt in move.doubts} != {doubt for move in moves for doubt in move.doubts}:
+        return False
+    recorded: dict[tuple[str, str, bool], Slots] = {}
+    for move in written:
+        kind = move.source, move.target, move.promoted
+        recorded[kind] = recorded.get(kind, Slots()) | move.slots
+    return not any(move.slots - recorded.get((move.source, move.target, move.promoted), Slots()) for move in moves)

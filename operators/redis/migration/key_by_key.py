@@ -25,7 +25,8 @@ follows a list of keys or a count that is empty after the last MIGRATE. The repl
 A MIGRATE that waits for an unresponsive target blocks the source, and others mark it as failed after
 cluster-node-timeout. The commands of a batch wait one after the other: so each may only wait for a part of half that
 time. After such a failure (IOERR) the target may still execute the command. The keys of the batch are in doubt:
-copies at the target are removed, and each key is moved alone.
+copies at the target are removed, and each key is moved alone. The status records these keys until then, so that the
+next process of the operator removes the copies if this one ends.
 
 Sources: https://redis.io/docs/latest/commands/cluster-setslot/, …/migrate/; cluster.c of Redis 7.0.
 """
@@ -51,6 +52,7 @@ from operators.redis.migration.slot_closing import close
 from operators.redis.migration.target_check import require_target
 from operators.redis.migration.throttle import Throttle
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.slots.slot_planner import Doubt
 from operators.redis.topology.view_conflicts import brief
 
 MAX_OPEN_SLOTS = 32
@@ -144,6 +146,8 @@ class KeyByKeyPath:
             TargetNotReplicating: no replica of the target has the keys; no further slot was moved.
             RedisError: an end is unreachable.
         """
+        if self._begun:
+            await self._settle_doubts()
         report = self.source.report
         most = max(1, min(MAX_OPEN_SLOTS, 2 * LISTED_KEYS * len(report.me.slots) // max(1, report.keys)))
         await self._move_batches([slot for slot in self._begun if slot not in self.stuck], most)
@@ -329,9 +333,11 @@ class KeyByKeyPath:
             conflicts, count = await duplicates.resolve(self.source, self.target, keys, keep=keep)
             self.conflicts.setdefault(slot, set()).update(conflicts)
             self._failures[slot] = 0 if count else self._failures[slot]
-        elif self._failures[slot] < MAX_TRIES and reply.code == "IOERR":
+        elif reply.code == "IOERR":
             self.throttle.restart()  # the target may be slow: allow each MIGRATE more time
             await self._remove_late(slot, duplicates.parse_remaining(keys, _sure(remaining)))
+            if self._failures[slot] >= MAX_TRIES:
+                self._halt(slot, reply)
         else:
             self._halt(slot, reply)
         return False
@@ -345,12 +351,23 @@ class KeyByKeyPath:
     async def _remove_late(self, slot: int, sent: Mapping[bytes, str]) -> None:
         """Remove copies that a failed MIGRATE may have left at the target.
 
+        The record ends before these keys move again: then a copy at the target is the only one.
+
         Args:
             sent: SHA-1 of the value of each key of that command that the source still has: it is in doubt from now on.
         """
         doubts = self.doubts.setdefault(slot, {})
         doubts |= sent
+        recorded = frozenset(Doubt.of(slot, key, value) for key, value in doubts.items())
+        await self.journal.set_doubts(self.source.id, self.target.id, Slots.of(slot), recorded)
         await duplicates.remove_late(self.source, self.target, doubts, patience=4 * self.block_limit)
+        await self.journal.set_doubts(self.source.id, self.target.id, Slots.of(slot), frozenset())
+
+    async def _settle_doubts(self) -> None:
+        """End transfers of an earlier process of the operator, or of a former source, and remove their copies."""
+        doubts = self.journal.doubts(self.source.id, self.target.id, self.slots)
+        await duplicates.remove_recorded(self.source, self.target, doubts)
+        await self.journal.set_doubts(self.source.id, self.target.id, self.slots, frozenset())
 
     def _halt(self, slot: int, reply: Refused) -> None:
         """Move no further slot, because the target or the source rejects a command."""

@@ -6,8 +6,9 @@ them and no more. A slot is never moved via another node.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -30,6 +31,24 @@ class Move:
     slots: Slots
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Doubt:
+    """A key of which the target of a move may have an outdated copy, or still get one, because MIGRATE timed out.
+
+    Attributes:
+        key: SHA-1 of the key, in hexadecimal: keys are of any length, and may be confidential.
+        value: SHA-1 of the serialized value that was sent, in hexadecimal.
+    """
+
+    slot: int
+    key: str
+    value: str
+
+    @classmethod
+    def of(cls, slot: int, key: bytes, value: str) -> Doubt:
+        return cls(slot, hashlib.sha1(key, usedforsecurity=False).hexdigest(), value)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedMove:
     """Slots that the status records as moving.
@@ -38,12 +57,19 @@ class RecordedMove:
         source: id of the primary that gives them; after a failover the one that took over.
         target: id of the primary that receives them; after a failover the one that took over.
         promoted: whether a replica took over from the first source.
+        doubts: keys of these slots that are in doubt.
     """
 
     source: str
     target: str
     slots: Slots
     promoted: bool = False
+    doubts: frozenset[Doubt] = frozenset()
+
+    def within(self, slots: Slots) -> RecordedMove:
+        """Return the part of the move that is about these slots."""
+        doubts = frozenset(doubt for doubt in self.doubts if doubt.slot in slots)
+        return replace(self, slots=self.slots & slots, doubts=doubts)
 
 
 @dataclass(frozen=True, slots=True)

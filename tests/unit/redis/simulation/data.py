@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from operators.redis.client.errors import Refused
 from tests.unit.redis.simulation.client import Entry, apply
@@ -241,7 +241,8 @@ def migrate(redis: FakeRedis, process: Process, words: list[bytes]) -> str:
     moving = {each: node.keys[each] for each in found}
     if target.pod in redis.stalled:  # it receives the command, and executes it after the timeout
         redis.stalled.discard(target.pod)
-        redis.late += [(target.pod, each, value) for each, value in moving.items()]
+        redis.done["timed out"] += 1
+        redis.late += [Late(target.pod, process.address, each, value, redis.now) for each, value in moving.items()]
         raise Refused("IOERR error or timeout reading to target instance")
     failure, moved = restore(redis, target, moving, replace=transfer.replace)
     for each in moved:
@@ -265,14 +266,40 @@ def restore(redis: FakeRedis, target: Process, moving: dict[bytes, Entry], *, re
     return failure, stored
 
 
+class Late(NamedTuple):
+    """A RESTORE of a MIGRATE that timed out, which the target has not executed yet.
+
+    Attributes:
+        pod: target.
+        source: address of the source, whose connection to the target has the command.
+        since: time of the MIGRATE, in seconds.
+    """
+
+    pod: str
+    source: str
+    key: bytes
+    value: Entry
+    since: float
+
+
 def arrive(redis: FakeRedis, target: Process) -> None:
-    """Carry out the commands of a MIGRATE that timed out."""
-    late = [each for each in redis.late if each[0] == target.pod]
-    for each in late:
+    """Carry out the commands of a MIGRATE that timed out, once `FakeRedis.lateness` has passed."""
+    due = [each for each in redis.late if each.pod == target.pod and redis.now - each.since >= redis.lateness]
+    for each in due:
         redis.late.remove(each)
-        _restore(redis, target, each[1], each[2], replace=False)
-    if late:
+        _restore(redis, target, each.key, each.value, replace=False)
+    if due:
         wrote(target)
+
+
+def connections(redis: FakeRedis, target: Process) -> list[str]:
+    """Return the addresses of the servers whose MIGRATE a target has not executed yet."""
+    return sorted({each.source for each in redis.late if each.pod == target.pod})
+
+
+def disconnect(redis: FakeRedis, target: Process, source: str) -> None:
+    """Close the connection of such a server: the target drops the commands that it has not executed."""
+    redis.late = [each for each in redis.late if (each.pod, each.source) != (target.pod, source)]
 
 
 def _restore(redis: FakeRedis, target: Process, key: bytes, value: Entry, *, replace: bool) -> str:

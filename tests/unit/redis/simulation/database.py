@@ -52,7 +52,8 @@ class FakeRedis:
         lagging: pods whose replica receives nothing from its primary.
         full: pods whose memory is used up.
         stalled: pods that execute the next MIGRATE only after its timeout.
-        late: pod, key and value of such commands.
+        late: commands of such a MIGRATE.
+        lateness: seconds after which a target executes them; 0 for when it is contacted next.
         refused: settings, as name and value, that servers accept neither live nor when they start.
         partitions: side of a split network that a pod is on, by pod name.
         client: client that writes all the time.
@@ -80,7 +81,8 @@ class FakeRedis:
     lagging: set[str] = field(default_factory=set)
     full: set[str] = field(default_factory=set)
     stalled: set[str] = field(default_factory=set)
-    late: list[tuple[str, bytes, Entry]] = field(default_factory=list)
+    late: list[data.Late] = field(default_factory=list)
+    lateness: float = 0.0
     refused: set[tuple[str, str]] = field(default_factory=set)
     partitions: dict[str, int] = field(default_factory=dict)
     client: Client = field(default_factory=Client)

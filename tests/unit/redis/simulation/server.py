@@ -206,6 +206,10 @@ class FakeServer:
 def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
     """Carry out one of the operator's scripts: the digests of keys, or the deletion of a key if it has a digest."""
     script, count, *more = words[1:]
+    if b"GETKEYSINSLOT" in script:
+        slot, *wanted = more
+        in_slot = {hashlib.sha1(key, usedforsecurity=False).hexdigest(): key for key in process.node.in_slot(int(slot))}
+        return [in_slot[each.decode()].hex() for each in wanted if each.decode() in in_slot]
     if count == b"0":
         slot, *keys = more
         if not process.node.in_slot(int(slot), 0):
@@ -329,6 +333,17 @@ def _user(_: FakeRedis, process: Process, __: Words) -> list[Any]:
     return [part for pair in (pairs | {"channels": "&*", "selectors": []}).items() for part in pair]
 
 
+def _clients(redis: FakeRedis, process: Process, _: Words) -> str:
+    """Return the connections of servers whose MIGRATE was not executed yet; the id is the number of the list."""
+    found = enumerate(data.connections(redis, process), 1)
+    return "".join(f"id={number} addr={address}:40000 cmd=restore-asking\n" for number, address in found)
+
+
+def _kill(redis: FakeRedis, process: Process, words: Words) -> int:
+    data.disconnect(redis, process, data.connections(redis, process)[int(words[3]) - 1])
+    return 1
+
+
 def _flush(redis: FakeRedis, process: Process, words: Words) -> str:
     redis.guard.fail(f"{name_of(words)} at {process.pod}")
     return ""
@@ -348,7 +363,8 @@ _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "ACL LOAD": lambda *_: "OK",
     "ACL WHOAMI": lambda *_: "default",
     "FUNCTION RESTORE": _restore_functions,
-    "CLIENT LIST": lambda *_: "",
+    "CLIENT LIST": _clients,
+    "CLIENT KILL": _kill,
     "MEMORY USAGE": lambda _, process, words: len(process.node.keys.get(words[2], Entry(0)).text) + 50,
     "READONLY": lambda *_: "OK",
     "FLUSHALL": _flush,

@@ -203,7 +203,7 @@ async def test_late_restore_does_not_revive_a_deleted_key() -> None:
 
     def observe(what: str) -> None:
         if redis.late and not in_doubt:
-            in_doubt.update({key: value for _, key, value in redis.late})
+            in_doubt.update({each.key: each.value for each in redis.late})
         elif in_doubt and of_migration(what) and not what.startswith("MIGRATE"):
             redis.after = str  # the operator has seen the failure, and sent a command
             redis.client.keys = tuple(key for key in redis.client.keys if key not in in_doubt)
