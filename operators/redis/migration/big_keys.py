@@ -33,7 +33,7 @@ async def extended_timeouts(ends: Iterable[End], target: End, size: int) -> Asyn
 
     During the move both ends are blocked: so every primary gets a longer node timeout before it marks another as
     failed. The former values are restored when the servers have answered. After an interruption, the source may be
-    blocked for as long as before: the next inspection that both ends answer finds that the settings differ.
+    blocked for as long as before: once both ends answer, `steps.live_config` finds that the settings differ.
 
     Yields:
         Time in seconds that the ends may be blocked.

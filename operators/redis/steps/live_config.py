@@ -11,6 +11,7 @@ from operators.redis.assessment import Assessment
 from operators.redis.client.commands import ApplyDirective
 from operators.redis.client.errors import ConfigRefused
 from operators.redis.instance import Instance, endpoint
+from operators.redis.migration.big_keys import NODE_TIMEOUT
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC, PERSISTENCE
@@ -57,6 +58,7 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
         omitted = {
             *(() if may_serve_replicas(seen, instance) else (*DELAYED_SYNC, *AWAITED_REPLICA)),
             *(kept_for_others if is_started_afresh(instance.pod_obj) else ()),
+            *((NODE_TIMEOUT,) if _keeps_node_timeout(seen, instance, settings.get(NODE_TIMEOUT, "")) else ()),
         }
         desired = {name: value for name, value in settings.items() if present_name(name) not in omitted}
         due = _due(resource, seen, instance, desired, mark, now)
@@ -67,6 +69,18 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
         return PASS
     message = f"{', '.join(names)} are applying settings without a restart."
     return Step(tuple(actions), Progress.PROGRESSING, CONFIGURING, message, requeue=GOSSIP_SECONDS)
+
+
+def _keeps_node_timeout(seen: Assessment, instance: Instance, desired: str) -> bool:
+    """Return whether a longer node timeout must stay: an end of a recorded move does not answer.
+
+    It may be blocked by a MIGRATE of a large key, for which an earlier process raised the timeout (big_keys.py). With
+    the desired one, the other primaries would mark the source as failed, and a replica would take over meanwhile.
+    """
+    present = instance.report.settings.get(NODE_TIMEOUT, "") if instance.report else ""
+    if not (present.isdecimal() and desired.isdecimal() and int(present) > int(desired)):
+        return False
+    return any(end not in seen.reachable for move in seen.recorded_moves for end in (move.source, move.target))
 
 
 def _due(

@@ -22,7 +22,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Apply, Plan
 from shared.status.verdict import Progress
-from tests.unit.redis.world import NOW, PLANNER, SETTINGS, At, cluster, formed, of, seen
+from tests.unit.redis.world import NOW, PLANNER, SETTINGS, At, cluster, formed, node_id, of, seen
 
 BEFORE = "present file"
 WORDS = "demo-0 (10.0.0.1:6379) refuses CONFIG SET: ERR active defragmentation is not supported."
@@ -103,6 +103,27 @@ def test_changed_setting_is_sent_to_every_server() -> None:
     assert attempts(plan) == [(f"demo-{number}", "maxmemory-policy", "allkeys-lru") for number in range(6)]
     assert plan.verdict.reason == "Configuring"
     assert plan.verdict.progress is Progress.PROGRESSING, "following steps run"
+
+
+@pytest.mark.parametrize(
+    ("away", "lowered"), [(None, True), (0, False), (1, False), (2, True)], ids=["none", "source", "target", "another"]
+)
+def test_node_timeout_is_lowered_only_when_both_ends_of_a_recorded_move_answer(away: int | None, lowered: bool) -> None:
+    """A source that waits in MIGRATE for a large key answers nobody: a short timeout would mark it as failed."""
+    at = [replace(each, up=number != away) for number, each in enumerate(formed())]
+    moves = [{"from": node_id(0), "to": node_id(1), "slots": "7"}]
+    resource = cluster(*at, status={"moves": moves})
+    plan = planned(resource, observed(resource, resource, *at, cluster_node_timeout="276000"))
+    sent = {(name, value) for _, name, value in attempts(plan)}
+    assert sent == ({("cluster-node-timeout", "5000")} if lowered else set())
+
+
+def test_node_timeout_is_raised_although_an_end_of_a_recorded_move_does_not_answer() -> None:
+    at = [replace(each, up=number != 0) for number, each in enumerate(formed())]
+    moves = [{"from": node_id(0), "to": node_id(1), "slots": "7"}]
+    resource = cluster(*at, status={"moves": moves})
+    plan = planned(resource, observed(resource, resource, *at, cluster_node_timeout="1000"))
+    assert {(name, value) for _, name, value in attempts(plan)} == {("cluster-node-timeout", "5000")}
 
 
 DELAYED = {"repl_diskless_sync_delay": str(2**31 - 1)}
