@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from operators.redis.api.status import move_entries
+from operators.redis.api.status import job_entries, move_entries
 from operators.redis.assessment import Assessment
 from shared.kubernetes.kinds import Obj
 
@@ -18,6 +18,12 @@ def assigned(seen: Assessment) -> list[Obj]:
 def moves(seen: Assessment) -> list[Obj]:
     """Return status.moves: recorded slots, until they are closed at both ends (migration/journal.py adds others)."""
     return move_entries(seen.begun_moves) if seen.resource.formed else []
+
+
+def jobs(seen: Assessment) -> list[Obj]:
+    """Return status.jobs: recorded jobs, until their node is forgotten; the journal removes those that succeeded."""
+    known = seen.view.nodes
+    return job_entries(job for job in seen.resource.recorded_jobs if not known or job.node in known)
 
 
 def foreign(seen: Assessment) -> list[Obj]:

@@ -57,6 +57,7 @@ def report(
         "migration": migration_status.progress(seen, now),
         "assigned": migration_status.assigned(seen),
         "moves": migration_status.moves(seen),
+        "jobs": migration_status.jobs(seen) or None,
         "foreign": migration_status.foreign(seen) or None,
         "placement": _attempt(resource, seen, now),
         "former": _former(resource, seen) if begun and not verdict.done else None,

@@ -22,11 +22,12 @@ from operators.redis.api.status import (
     former_nodes,
     forming_nodes,
     placement_attempt,
+    recorded_jobs,
     recorded_moves,
     recorded_nodes,
 )
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import Move, RecordedMove
+from operators.redis.slots.slot_planner import Move, RecordedJob, RecordedMove
 from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource, Scale
 from shared.api.image import Image
 from shared.api.rules import NAMES_A_SET
@@ -167,6 +168,11 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     def recorded_moves(self) -> tuple[RecordedMove, ...] | None:
         """Return the slot moves that the status records; None if an earlier operator wrote it, or it was lost."""
         return recorded_moves(self.reported)
+
+    @cached_property
+    def recorded_jobs(self) -> tuple[RecordedJob, ...]:
+        """Migration jobs of the servers that the operator started."""
+        return recorded_jobs(self.reported)
 
     @property
     def recorded_foreign(self) -> Mapping[str, Slots]:

@@ -12,7 +12,7 @@ from pydantic import Field
 from operators.redis.api.engine_versions import Engine
 from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE, recorded_entries
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import Doubt, Move, RecordedMove
+from operators.redis.slots.slot_planner import Doubt, Move, RecordedJob, RecordedMove
 from shared.api.spec import (
     BINDING,
     INT32,
@@ -202,6 +202,13 @@ class MoveStatus(SpecModel):
     )
 
 
+class JobStatus(SpecModel):
+    """A migration job of the servers that the operator started (CLUSTER MIGRATESLOTS, CLUSTER MIGRATION IMPORT)."""
+
+    node: NodeId = Field(description="Id of the node that runs the job.")
+    name: Annotated[str, Field(max_length=128)] = Field(description="Name or id of the job, as that node reports it.")
+
+
 class ForeignStatus(SpecModel):
     """Keys on a primary, of slots that it does not own. They are not served, and are usually an outdated copy."""
 
@@ -293,6 +300,10 @@ class RedisClusterStatus(Reported):
         default_factory=list,
         description="Slots that the operator opens, recorded right before, until they are closed at both ends. Only "
         "these are finished after an interruption; slots that another client opened are not changed.",
+    )
+    jobs: Annotated[list[JobStatus], Field(max_length=4096)] = Field(
+        default_factory=list,
+        description="Migration jobs of the servers that the operator started. It cancels no others.",
     )
     foreign: Annotated[list[ForeignStatus], Field(max_length=1024)] = Field(
         default_factory=list,
@@ -456,6 +467,16 @@ def recorded_moves(status: Obj) -> tuple[RecordedMove, ...] | None:
         )
         for move in status["moves"] or ()
     )
+
+
+def recorded_jobs(status: Obj) -> tuple[RecordedJob, ...]:
+    """Return the migration jobs of the servers that the operator started."""
+    return tuple(RecordedJob(job["node"], job["name"]) for job in status.get("jobs") or ())
+
+
+def job_entries(jobs: Iterable[RecordedJob]) -> list[Obj]:
+    """Return status.jobs."""
+    return [{"node": job.node, "name": job.name} for job in sorted(jobs)]
 
 
 def _doubt(text: str) -> Doubt:

@@ -17,7 +17,7 @@ from operators.redis.migration.slot_closing import close_slots
 from operators.redis.migration.slot_reopening import reopen_slots
 from operators.redis.migration.throttle import MAX_KEYS_PER_COMMAND
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import Move, RecordedMove
+from operators.redis.slots.slot_planner import Move, RecordedJob, RecordedMove
 from shared.runtime.plan import Record, unrecorded
 
 
@@ -34,6 +34,7 @@ class MoveSlots(RedisCall):
         acknowledge: whether each batch waits until a replica of the target has it, if the target has a replica.
         recorded: recorded slots that are open, or may be, between their present ends.
         written: moves as the status has them; None if it has no such record.
+        jobs: jobs of the servers that the operator started.
     """
 
     moves: tuple[Move, ...]
@@ -44,6 +45,7 @@ class MoveSlots(RedisCall):
     acknowledge: bool = True
     recorded: tuple[RecordedMove, ...] = ()
     written: tuple[RecordedMove, ...] | None = None
+    jobs: frozenset[RecordedJob] = frozenset()
 
     async def carry_out(self, connect: Connect, /) -> None:
         await self.carry_out_recorded(connect, unrecorded)
@@ -55,7 +57,7 @@ class MoveSlots(RedisCall):
             budget=self.budget,
             promoted=self.promoted,
             acknowledge=self.acknowledge,
-            journal=Journal(record, self.recorded, self.written),
+            journal=Journal(record, self.recorded, self.written, self.jobs),
         )
 
     def __str__(self) -> str:

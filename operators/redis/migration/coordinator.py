@@ -141,7 +141,7 @@ class _Call:
     async def _by_job(self, path: MigrationPath, paths: Sequence[MigrationPath]) -> None:
         await functions.give(path.source, path.target)
         mover = ValkeyMigrateSlots(path.source) if _kind(path) == "export" else RedisImport(path.target)
-        failed = await server_side.move(mover, path, paths, self.limits)
+        failed = await server_side.move(mover, path, paths, self.limits, self.journal)
         if failed is not None:
             log.warning(
                 "The servers failed %d times in a row to move slots from %s to %s (%s). The operator moves these "

@@ -4,6 +4,8 @@ A mark on a server does not show which client set it (topology/provenance.py). S
 migration of slots that it recorded, and it records a slot right before it opens it: one that is merely planned may get
 marks of another origin.
 
+The same holds for the jobs of servers that migrate slots by themselves.
+
 Nor does a copy of a key show whether it is outdated (duplicates.py). So keys in doubt are recorded before anything else
 follows from them, and until no copy can arrive any more.
 """
@@ -12,12 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from operators.redis.api.status import move_entries
+from operators.redis.api.status import job_entries, move_entries
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import Doubt, RecordedMove
+from operators.redis.slots.slot_planner import Doubt, RecordedJob, RecordedMove
 from shared.runtime.plan import Record, unrecorded
 
 
@@ -29,11 +31,13 @@ class Journal:
         record: writes fields of the status.
         moves: slots that are open, or may be.
         written: moves that the status has; None if it has no such record.
+        jobs: migration jobs of the servers that the operator started.
     """
 
     record: Record = unrecorded
     moves: Sequence[RecordedMove] = ()
     written: Sequence[RecordedMove] | None = None
+    jobs: frozenset[RecordedJob] = frozenset()
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def open(self, source: str, target: str, slots: Slots, closed: Slots) -> None:
@@ -76,6 +80,22 @@ class Journal:
             for move in self.moves
         ]
         await self._write()
+
+    def owns(self, node: str, name: str) -> bool:
+        """Return whether the operator started a job that a node runs, or has run."""
+        return RecordedJob(node, name) in self.jobs
+
+    async def set_jobs(self, node: str, names: Iterable[str]) -> None:
+        """Record the jobs of a node that the operator started: all others are of other clients.
+
+        Raises:
+            KubeError: the record was not written.
+        """
+        jobs = {job for job in self.jobs if job.node != node} | {RecordedJob(node, name) for name in names}
+        if jobs != self.jobs:
+            self.jobs = frozenset(jobs)
+            async with self._turn:
+                await self.record({"jobs": job_entries(self.jobs)})
 
     async def _write(self) -> None:
         async with self._turn:

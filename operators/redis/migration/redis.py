@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from operators.redis.client.responses import mapping
 from operators.redis.migration.participants import End
@@ -21,6 +22,7 @@ class RedisImport:
     """A node that receives slots."""
 
     end: End
+    cancels_one: ClassVar[bool] = True
 
     async def jobs(self) -> Sequence[Job]:
         answer = await self.end.server.execute("CLUSTER", "MIGRATION", "STATUS", "ALL")
@@ -34,6 +36,7 @@ class RedisImport:
                 each["last_error"] or "",
                 each["state"] in ("completed", "canceled"),
                 int(each["retries"]),
+                int(each["end_time"]) / 1000,
             )
             for each in map(mapping, answer)
             if each["operation"] == "import"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import ClassVar
 
 from operators.redis.client.errors import Refused
 from operators.redis.client.responses import mapping
@@ -23,6 +24,7 @@ class ValkeyMigrateSlots:
     """A node that gives slots away."""
 
     end: End
+    cancels_one: ClassVar[bool] = False
 
     async def jobs(self) -> Sequence[Job]:
         answer = await self.end.server.execute("CLUSTER", "GETSLOTMIGRATIONS")
@@ -35,6 +37,7 @@ class ValkeyMigrateSlots:
                 each["state"],
                 each["message"] or "",
                 each["state"] in _ENDED,
+                ended_at=float(each["last_update_time"]),
             )
             for each in map(mapping, answer)
             if each["operation"] == "EXPORT"
@@ -45,6 +48,6 @@ class ValkeyMigrateSlots:
         await self.end.server.execute("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", *ranges, "NODE", path.target.id)
 
     async def cancel(self, _: Job) -> None:
-        """Cancel all migrations of this node: Valkey cannot cancel a single one."""
+        """Cancel all migrations of this node, also those of other clients: Valkey cannot cancel a single one."""
         with suppress(Refused):  # it has ended
             await self.end.server.execute("CLUSTER", "CANCELSLOTMIGRATIONS")

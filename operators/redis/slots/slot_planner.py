@@ -72,6 +72,19 @@ class RecordedMove:
         return replace(self, slots=self.slots & slots, doubts=doubts)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class RecordedJob:
+    """A migration job of the servers that the operator started.
+
+    Attributes:
+        node: id of the node that runs it.
+        name: name or id that the node gave it.
+    """
+
+    node: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """One entry of spec.updateStrategy.assignStrategies.

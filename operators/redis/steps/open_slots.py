@@ -118,4 +118,5 @@ def move_call(resource: RedisCluster, seen: Assessment, moves: tuple[Move, ...])
         acknowledge=seen.acknowledges_moves,
         recorded=seen.begun_moves,
         written=resource.recorded_moves,
+        jobs=frozenset(resource.recorded_jobs),
     )

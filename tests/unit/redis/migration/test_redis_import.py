@@ -12,8 +12,9 @@ import pytest
 from operators.redis.client.errors import Refused, SlotStuck, TargetFull
 from operators.redis.client.server import Access, Command, Endpoint, Server
 from operators.redis.migration import coordinator, server_side
+from operators.redis.migration.journal import Journal
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import Move
+from operators.redis.slots.slot_planner import Move, RecordedJob
 
 ONE, TWO, THREE, FOUR = (letter * 40 for letter in "abcd")
 
@@ -44,6 +45,7 @@ class Fake:
     received: list[str] = field(default_factory=list)
     max_parallel: int = 0  # maximum number of parallel tasks
     ids: Any = field(default_factory=lambda: itertools.count(1))
+    journal: Journal = field(default_factory=Journal)
 
     def connect(self, endpoint: Endpoint, _: Access) -> Server:
         return _Node(self, endpoint.id)
@@ -70,6 +72,8 @@ class Fake:
                 return ["masterauth", ""]
             case ["ACL", "GETUSER", "default"]:
                 return ["flags", ["on", "nopass"], "passwords", []]
+            case ["TIME"]:
+                return ["1000000", "0"]
             case ["FUNCTION", "LIST", "WITHCODE"]:
                 return []
             case ["CLUSTER", "MIGRATION", "STATUS", "ALL"]:
@@ -135,6 +139,7 @@ class _Node:
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_side, "POLL_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(server_side, "OTHERS_SECONDS", 0.0)
 
 
 def three() -> Fake:
@@ -143,7 +148,7 @@ def three() -> Fake:
 
 async def move(fake: Fake, *moves: Move, budget: float = 5.0) -> None:
     nodes = {node_id: Endpoint(node_id[0], "10.0.0.1", node_id[0], id=node_id) for node_id in fake.owned}
-    await coordinator.move(fake.connect, Access(), nodes, moves, budget=budget)
+    await coordinator.move(fake.connect, Access(), nodes, moves, budget=budget, journal=fake.journal)
 
 
 MOVES = (Move(ONE, THREE, Slots.parse("0-9 20")), Move(TWO, THREE, Slots.parse("9000-9009")))
@@ -181,14 +186,27 @@ async def test_running_task_is_adopted_after_a_restart() -> None:
     await move(fake, *MOVES, budget=0.0)
     assert fake.tasks == []  # no task is started when the time is up
     fake.tasks.append(Task("task-0", ONE, THREE, MOVES[0].slots))
+    fake.journal.jobs = frozenset({RecordedJob(THREE, "task-0")})
     await move(fake, *MOVES)
     assert fake.owned[THREE] == Slots.parse("0-9 20 9000-9009")
     assert len(fake.tasks) == 2
 
 
+async def test_task_of_another_client_is_awaited_and_not_cancelled() -> None:
+    fake = three()
+    fake.tasks.append(Task("task-0", ONE, THREE, Slots.parse("100-200"), polls=-5))
+    with pytest.raises(SlotStuck, match=r"Another client migrates slots 100-200 from a to c \(job task-0\)"):
+        await move(fake, *MOVES)
+    assert (len(fake.tasks), fake.tasks[0].state) == (1, "streaming-buffer")
+    fake.tasks[0].polls = 2
+    await move(fake, *MOVES)
+    assert fake.owned[THREE] == Slots.parse("0-9 20 100-200 9000-9009")
+
+
 async def test_obsolete_task_is_cancelled() -> None:
     fake = three()
     fake.tasks.append(Task("task-0", ONE, THREE, Slots.parse("100-200")))
+    fake.journal.jobs = frozenset({RecordedJob(THREE, "task-0")})
     await move(fake, *MOVES)
     assert fake.tasks[0].state == "canceled"
     assert fake.owned[THREE] == Slots.parse("0-9 20 9000-9009")

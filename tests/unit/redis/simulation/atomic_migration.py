@@ -67,6 +67,7 @@ def migrations(redis: FakeRedis, process: Process, _: Words) -> list[list[Any]]:
             "slot_ranges": str(Slots(job.slots)),
             "source_node": node.id,
             "target_node": job.target,
+            "last_update_time": int(job.updated or job.begun),
             "state": {"migrating": "snapshotting"}.get(job.state, job.state),
             "message": job.message,
         }
@@ -74,10 +75,10 @@ def migrations(redis: FakeRedis, process: Process, _: Words) -> list[list[Any]]:
     return found
 
 
-def cancel(_: FakeRedis, process: Process, __: Words) -> str:
+def cancel(redis: FakeRedis, process: Process, __: Words) -> str:
     for job in process.migrations:
         if job.state == "migrating":
-            job.state = "cancelled"
+            job.state, job.updated = "cancelled", redis.now
     return "OK"
 
 
@@ -92,7 +93,7 @@ def _finish(redis: FakeRedis, process: Process, job: Migration) -> None:
     node = process.node
     known = node.known.get(job.target)
     target = redis.reached(process, known.address, known.port) if known else None
-    job.state = "failed"
+    job.state, job.updated = "failed", redis.now
     if known is None or target is None or target.node.id != job.target or target.node.me.primary:
         job.message = "Connection lost to target"
     elif node.me.primary or job.slots & ~node.me.slots:

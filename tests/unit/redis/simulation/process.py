@@ -50,6 +50,7 @@ class Migration:
     message: str = ""
     begun: float = 0.0
     polls: int = 0
+    updated: float = 0.0
 
 
 @dataclass(slots=True)

@@ -45,7 +45,7 @@ _CLUSTER_READS = (
 READS = frozenset(
     {"PING", "INFO", "DBSIZE", "CONFIG GET", "ACL LIST", "ACL WHOAMI", "ACL GETUSER", "ROLE", "GET", "EXISTS", "TYPE"}
     | {"ASKING", "READONLY", "WAIT", "DUMP", "MEMORY USAGE", "FUNCTION LIST", "FUNCTION RESTORE"}
-    | {"CLIENT LIST", "CLIENT KILL", "SELECT"}
+    | {"CLIENT LIST", "CLIENT KILL", "SELECT", "TIME"}
     | {f"CLUSTER {word}" for word in _CLUSTER_READS}
 )
 """Commands that change nothing."""
@@ -207,9 +207,9 @@ def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
     """Carry out one of the operator's scripts: the digests of keys, or the deletion of a key if it has a digest."""
     script, count, *more = words[1:]
     if b"GETKEYSINSLOT" in script:
-        slot, *wanted = more
+        slot, *digests = more
         in_slot = {hashlib.sha1(key, usedforsecurity=False).hexdigest(): key for key in process.node.in_slot(int(slot))}
-        return [in_slot[each.decode()].hex() for each in wanted if each.decode() in in_slot]
+        return [in_slot[each.decode()].hex() for each in digests if each.decode() in in_slot]
     if count == b"0":
         slot, *keys = more
         if not process.node.in_slot(int(slot), 0):
@@ -351,6 +351,7 @@ def _flush(redis: FakeRedis, process: Process, words: Words) -> str:
 
 _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "PING": lambda *_: "PONG",
+    "TIME": lambda redis, *_: [str(int(redis.now)), "0"],
     "INFO": _info,
     "DBSIZE": lambda _, process, __: len(process.node.keys),
     "CONFIG GET": _config_get,

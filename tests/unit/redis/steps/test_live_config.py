@@ -109,7 +109,7 @@ def test_changed_setting_is_sent_to_every_server() -> None:
     ("away", "lowered"), [(None, True), (0, False), (1, False), (2, True)], ids=["none", "source", "target", "another"]
 )
 def test_node_timeout_is_lowered_only_when_both_ends_of_a_recorded_move_answer(away: int | None, lowered: bool) -> None:
-    """A source that waits in MIGRATE for a large key answers nobody: a short timeout would mark it as failed."""
+    """A source that waits in MIGRATE for a large key answers no other node: a short timeout would mark it as failed."""
     at = [replace(each, up=number != away) for number, each in enumerate(formed())]
     moves = [{"from": node_id(0), "to": node_id(1), "slots": "7"}]
     resource = cluster(*at, status={"moves": moves})

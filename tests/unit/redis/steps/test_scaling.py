@@ -492,7 +492,7 @@ def test_slot_that_its_target_owns_is_closed_and_not_reassigned() -> None:
 
 
 def test_open_slots_stay_recorded_while_no_node_is_reachable() -> None:
-    """Their marks cannot be seen, which is no evidence that they are closed."""
+    """A missing report is no evidence that slots are closed."""
     made = planned(*(replace(at, up=False) for at in formed()), status=recorded(0, 1, "7"))
     assert made.status["moves"] == recorded(0, 1, "7")["moves"]
 
