@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from functools import cached_property, lru_cache
@@ -211,6 +211,16 @@ class NodeReport(Facts):
         """
         node = self.node(node_id)
         return node is not None and (node.failing or node.suspected or node.noaddr)
+
+
+def own_followers(report: NodeReport, followers: Iterable[Follower]) -> tuple[Follower, ...]:
+    """Return the followers that are members of the cluster and replicate the node, by its CLUSTER NODES.
+
+    Any client can replicate a server: a tool that copies its data, or a node of another cluster that has an outdated
+    address. None of them keeps a copy for this cluster.
+    """
+    addresses = {(node.address, node.port) for node in report.nodes if node.primary == report.id}
+    return tuple(each for each in followers if (each.address, each.port) in addresses)
 
 
 def report_of(

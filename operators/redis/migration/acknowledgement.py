@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from operators.redis.client.errors import Refused, TargetFull, TargetNotReplicating
-from operators.redis.client.responses import Facts
+from operators.redis.client.responses import Facts, own_followers
 from operators.redis.client.server import Command
 from operators.redis.migration.participants import End
 
@@ -56,7 +56,8 @@ def require_replica(target: End, facts: Facts) -> None:
     Raises:
         TargetNotReplicating: all replicas are offline or far behind.
     """
-    lags = [facts.offset - replica.offset for replica in facts.replicas if replica.online]
+    followers = own_followers(target.report, facts.replicas)
+    lags = [facts.offset - replica.offset for replica in followers if replica.online]
     if lags and min(lags) <= MAX_LAG_BYTES:
         return
     why = f"its best replica is {min(lags):,} bytes behind" if lags else "none of its replicas is online"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from operators.redis.assessment import Assessment
-from operators.redis.client.responses import Follower, NodeReport
+from operators.redis.client.responses import Follower, NodeReport, own_followers
 from operators.redis.reasons import TARGET_NOT_REPLICATING
 from operators.redis.slots.slot_planner import Move
 from operators.redis.steps.waiting import SYNC_SECONDS
@@ -51,7 +51,8 @@ def _why_not_replicating(seen: Assessment, target: str) -> str:
     report = seen.view.nodes[target].report
     if report is None:
         return "it is unreachable"
-    if any(each.online and report.offset - each.offset <= MAX_LAG_BYTES for each in report.replicas):
+    followers = own_followers(report, report.replicas)
+    if any(each.online and report.offset - each.offset <= MAX_LAG_BYTES for each in followers):
         return ""
     replicas = seen.view.replicas_of(target)
     return "; ".join(_state(replica, report) for replica in replicas) or "it has no replica"

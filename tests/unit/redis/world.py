@@ -72,6 +72,7 @@ class At:
         open_slots: open slots, as `{slot: (">", number)}` for migrating or `("<", number)` for importing.
         strays: number of keys of slots that the node does not own, by slot.
         trimming: number of its keys that the server is deleting, after it gave their slots away.
+        copied_elsewhere: whether a server that is no member replicates it too.
     """
 
     slots: str = ""
@@ -111,6 +112,7 @@ class At:
     open_slots: Mapping[int, tuple[str, int]] | None = None
     strays: Mapping[int, int] | None = None
     trimming: int = 0
+    copied_elsewhere: bool = False
     error: str = "no route to host"
     labels: Mapping[str, str] | None = None
 
@@ -267,6 +269,8 @@ def _accepts_links(primary: At) -> bool:
 
 
 def _followers(at: tuple[At, ...], number: int) -> Iterator[Follower]:
+    if at[number].copied_elsewhere:
+        yield Follower("10.9.9.9", 6379, True, at[number].offset)
     for other, spot in enumerate(at):
         if spot.of == number and spot.up and spot.pod:
             yield Follower(address(other, spot), 6379, spot.synced, spot.offset)

@@ -628,6 +628,19 @@ def test_open_slot_waits_for_a_replica_of_its_target() -> None:
     assert "demo-7 is unreachable" in made.verdict.message
 
 
+def test_replica_of_a_target_that_is_no_member_is_no_copy() -> None:
+    """Any client can replicate a server, such as a tool that exports its data."""
+    target = At("", open_slots={7: ("<", 0)}, copied_elsewhere=True)
+    made = planned(
+        replace(P0, open_slots={7: (">", 6)}),
+        *GROWN[1:6],
+        target,
+        replica(6, up=False, failed=True),
+        status=recorded(0, 6, "7"),
+    )
+    assert (made.verdict.reason, moves(made)) == ("TargetNotReplicating", {})
+
+
 def test_missing_replica_of_a_target_is_configured_while_its_open_slot_waits() -> None:
     """Otherwise each would wait for the other."""
     at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], At("", open_slots={7: ("<", 0)}), JOINED]
