@@ -12,7 +12,7 @@ import hashlib
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from operators.redis.api.directives import Ignored, find, present_name, refusal
 from operators.redis.api.engine_versions import Engine, Version, features
@@ -140,31 +140,57 @@ def live(resource: RedisCluster, template: str = "", kept: Kept = NOTHING) -> Ma
     return {name: joined(lines) for name, lines in sorted(given.items()) if is_live(name, resource.engine)}
 
 
-def digest(resource: RedisCluster, template: str = "", before: Obj | None = None, kept: Kept = NOTHING) -> str:
+def digest(
+    resource: RedisCluster,
+    template: str = "",
+    before: Obj | None = None,
+    kept: Kept = NOTHING,
+    *,
+    unread: Collection[str] = (),
+    times: int = 0,
+) -> str:
     """Return a digest of the settings that need a restart.
 
     Args:
         before: present ConfigMap, which may contain directives that were removed.
+        unread, times: see `withdrawn`.
     """
     given = _given(resource, template, kept)
     read_once = {name: lines for name, lines in given.items() if not is_live(name, resource.engine)}
     text = json.dumps([read_once, list(_operator_directives(resource))], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    times = withdrawn(resource, template, before, kept)
+    times = withdrawn(resource, template, before, kept, unread=unread, times=times)
     return f"{digest}.{times}" if times else digest
 
 
-def withdrawn(resource: RedisCluster, template: str, before: Obj | None, kept: Kept = NOTHING) -> int:
+def withdrawn(
+    resource: RedisCluster,
+    template: str,
+    before: Obj | None,
+    kept: Kept = NOTHING,
+    *,
+    unread: Collection[str] = (),
+    times: int = 0,
+) -> int:
     """Return how often a directive was removed that running servers applied: their defaults are unknown.
 
     Args:
         before: present ConfigMap.
+        unread: directives of that file that no server has applied, such as those of an edit by hand.
+        times: how often, according to the present pods; the ConfigMap may have been deleted.
     """
     if before is None:
-        return 0
-    times = int(annotation(before, WITHDRAWN) or 0)
-    had, has = (set(map(present_name, found)) for found in (present(before), _given(resource, template, kept)))
+        return times
+    times = max(times, int(annotation(before, WITHDRAWN) or 0))
+    applied = [name for name in present(before) if name not in unread]
+    had, has = (set(map(present_name, found)) for found in (applied, _given(resource, template, kept)))
     return times + bool(had - has)
+
+
+def times_in(digest: str) -> int:
+    """Return how often a directive was removed, according to a digest."""
+    times = digest.partition(".")[2]
+    return int(times) if times.isdecimal() else 0
 
 
 def present(config_map: Obj | None) -> Directives:
@@ -180,8 +206,10 @@ def present(config_map: Obj | None) -> Directives:
 
 
 def names(resource: RedisCluster, template: str, config_map: Obj | None) -> tuple[str, ...]:
-    """Return the directives whose values running servers should report: the desired ones and those of the file."""
-    return tuple(name for name in {**live(resource, template), **present(config_map)} if is_live(name, resource.engine))
+    """Return the directives whose values running servers should report: the desired ones and others of the file."""
+    desired = _given(resource, template, NOTHING)
+    served = [name for name in desired if is_live(name, resource.engine)]
+    return (*served, *(name for name in present(config_map) if name not in desired))
 
 
 def kept_values(resource: RedisCluster, config_map: Obj | None) -> Kept:

@@ -134,9 +134,32 @@ def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str,
     kept = {**_kept(resource, seen), **{name: present.get(name, []) for name in refused}}
     content = {CONFIG_KEY: redis_conf.render(resource, text, kept)} | ({TEMPLATE_KEY: text} if text else {})
     mark = configured(redis_conf.live(resource, text, kept))  # of this file: new servers lack what is refused
-    annotations = {CONFIG_MARK: mark, READ_ONCE: redis_conf.digest(resource, text, before, kept)}
-    times = redis_conf.withdrawn(resource, text, before, kept)
+    unread, times = _unread(resource, seen), _recorded_times(seen)
+    digest = redis_conf.digest(resource, text, before, kept, unread=unread, times=times)
+    annotations = {CONFIG_MARK: mark, READ_ONCE: digest}
+    times = redis_conf.withdrawn(resource, text, before, kept, unread=unread, times=times)
     return content, annotations | ({WITHDRAWN: str(times)} if times else {})
+
+
+def _unread(resource: RedisCluster, seen: Observed) -> frozenset[str]:
+    """Return the directives of the present file that no server has applied: each reports another value.
+
+    Another client changed the file, which is restored, and no server started since.
+    """
+    processes = [instance for instance in seen.instances if instance.pod_obj is not None]
+    if not processes or any(instance.report is None for instance in processes):
+        return frozenset()
+    present = redis_conf.present(seen.config_map)
+    return frozenset(
+        name
+        for name, lines in present.items()
+        if all(reports(resource, instance, name, redis_conf.joined(lines)) is False for instance in processes)
+    )
+
+
+def _recorded_times(seen: Observed) -> int:
+    template = seen.stateful_set["spec"]["template"] if seen.stateful_set else {"metadata": {}}
+    return redis_conf.times_in(annotation(template, READ_ONCE))
 
 
 def _unaccepted(resource: RedisCluster, seen: Observed) -> set[str]:

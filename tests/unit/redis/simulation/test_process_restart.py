@@ -6,7 +6,7 @@ import pytest
 
 from operators.redis.objects import pod
 from shared.kubernetes.kinds import CONFIG_MAP, POD, Obj
-from shared.testing.harness.scenario import ScenarioStep, later, operator_down, unobserved
+from shared.testing.harness.scenario import ScenarioStep, edit, later, operator_down, unobserved
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, all_pods_deleted, cluster, in_memory
 from tests.unit.redis.simulation.client import Entry
@@ -101,6 +101,20 @@ async def test_delay_of_sigterm_is_adopted_with_the_next_restart(monkeypatch: py
     assert pods() == before
     await run.run_steps((cluster(3, replicasPerMaster=0, resources={"limits": {"memory": "1Gi"}}),))
     assert [*pods().values()] == [True] * 3
+
+
+async def test_edit_of_the_config_map_by_hand_restarts_no_pod() -> None:
+    """The file is restored before a server has read it."""
+    run = ScenarioRun(World(REDIS))
+    await run.run_steps((cluster(6),))
+    uids = [each["metadata"]["uid"] for each in run.stage.find(POD)]
+    [found] = run.stage.find(CONFIG_MAP)
+    text = found["data"]["redis.conf"]
+    edited = {"data": {"redis.conf": f"{text}maxmemory-policy allkeys-lru\n"}}
+    await run.run_steps((edit(CONFIG_MAP, edited, found["metadata"]["name"]), later(60)))
+    [found] = run.stage.find(CONFIG_MAP)
+    assert found["data"]["redis.conf"] == text
+    assert [each["metadata"]["uid"] for each in run.stage.find(POD)] == uids
 
 
 ON_DELETE: Obj = {"pod": [{"updateStrategy": {"type": "OnDelete"}}]}

@@ -12,7 +12,7 @@ import pytest
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import ApplyDirective
 from operators.redis.instance import Instance
-from operators.redis.objects import redis_conf
+from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import ConfigTemplate, Observed
@@ -317,3 +317,49 @@ def test_directive_that_the_new_version_lacks_is_omitted() -> None:
     found = observed(after, before, *at)
     assert "gopher-enabled" in found.config_map["data"][CONFIG_KEY]  # type: ignore[index]
     assert "gopher-enabled" not in config_map_of(after, found)["data"][CONFIG_KEY]
+
+
+EDIT = "\nmaxmemory-policy allkeys-lru\n"
+
+
+def digest_after_edit(*values: str, at: tuple[At, ...] = (), edited: bool = True) -> str:
+    """Digest of the settings that need a restart, after a line was added by hand.
+
+    Args:
+        values: values of the directive that the servers report.
+    """
+    resource = cluster(*formed())
+    found = observed(resource, resource, *at)
+    settings = settings_of(resource)
+    instances = tuple(
+        replace(one, report=replace(one.report, settings=settings | {"maxmemory-policy": value})) if one.report else one
+        for one, value in zip(found.instances, values, strict=True)
+    )
+    before = config_map_of(resource, found)
+    if edited:
+        before = {**before, "data": {CONFIG_KEY: before["data"][CONFIG_KEY] + EDIT}}
+    return configuration.config_digest(resource, replace(found, instances=instances, config_map=before))
+
+
+def test_edit_by_hand_that_no_server_read_restarts_nothing() -> None:
+    unread = ["noeviction"] * 6
+    assert digest_after_edit(*unread) == digest_after_edit(*unread, edited=False)
+
+
+def test_edit_by_hand_that_a_server_may_have_read_is_undone_by_a_restart() -> None:
+    """Only a restart restores the default of a directive, whose value is unknown."""
+    unread = ["noeviction"] * 6
+    unedited = digest_after_edit(*unread, edited=False)
+    assert digest_after_edit(*unread[:5], "allkeys-lru") != unedited
+    starting = (*formed()[:5], replace(formed()[5], up=False))
+    assert digest_after_edit(*unread, at=starting) != unedited
+
+
+def test_restarts_are_counted_although_the_config_map_was_deleted() -> None:
+    resource = cluster(*formed())
+    found = observed(resource, resource)
+    removed = config_map_of(resource, replace(found, config_map={**found.config_map, "data": {CONFIG_KEY: "hz 20"}}))  # type: ignore[dict-item]
+    digest = removed["metadata"]["annotations"][names.READ_ONCE]
+    assert digest.endswith(".1")
+    made = {"spec": {"template": {"metadata": {"annotations": {names.READ_ONCE: digest}}}}}
+    assert configuration.config_digest(resource, replace(found, config_map=None, stateful_set=made)) == digest
