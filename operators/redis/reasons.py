@@ -59,6 +59,20 @@ CONFIGURING = REASONS.add(
     "Changed settings are being applied to running nodes without a restart.",
     "{names} are applying settings without a restart.",
 )
+DATA_AWAY = REASONS.add(
+    "DataAway",
+    Severity.ACTION,
+    "No node serves some slots, and their keys may be where no pod runs, or on a volume that is not mounted.",
+    (
+        "No node serves {slots}: the data {places}, where their pods do not run{others}. These slots can be served "
+        "again, empty; all other keys stay. To allow it, set spec.recovery.confirm to {token}{former}. If the pods can "
+        "run there again, let them: then the keys are back. Nothing was changed."
+    ),
+    (
+        "No node serves {brief}, but {names} may have keys{why}. The cluster is not created again, and nothing was "
+        "changed. Bring the data back; if it is lost, delete the {objects}."
+    ),
+)
 DENIED = REASONS.add(
     "Denied",
     Severity.ACTION,
@@ -302,17 +316,8 @@ SLOTS_OPEN = REASONS.add(
 SLOTS_UNSERVED = REASONS.add(
     "SlotsUnserved",
     Severity.WARNING,
-    "No node serves some slots, and nodes that may hold their keys are unreachable, or run where their data is not.",
+    "No node serves some slots, and nodes that may hold their keys are unreachable.",
     "No node serves {brief}: waiting for the nodes that may hold their keys. {why_away}",
-    (
-        "No node serves {slots}: the data {places}, where their pods do not run{others}. These slots can be served "
-        "again, empty; all other keys stay. To allow it, set spec.recovery.confirm to {token}{former}. If the pods can "
-        "run there again, let them: then the keys are back. Nothing was changed."
-    ),
-    (
-        "No node serves {brief}, but {names} may have keys{why}. The cluster is not created again, and nothing was "
-        "changed. Bring the data back; if it is lost, delete the {objects}."
-    ),
     "No primary serves {brief}.",
     (
         "No node owns {brief}, and several have keys: slot {slot} at {names}. Nothing was changed. Compare the keys "

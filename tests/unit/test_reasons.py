@@ -28,7 +28,16 @@ COMPOSED = {
         "VolumeInTheWay",
     },
     "redis": {
-        *("ConfigMapInvalid", "ConfigMapMissing", "Creating", "Degraded", "ForeignData", "Meeting", "NodeFailing"),
+        *(
+            "ConfigMapInvalid",
+            "ConfigMapMissing",
+            "Creating",
+            "DataAway",
+            "Degraded",
+            "ForeignData",
+            "Meeting",
+            "NodeFailing",
+        ),
         "RotatingPassword",
         *("PrimariesTogether", "RedundancyReduced", "Redundant", "ReplicaTogether", "SecretMissing", "Settling"),
         *("Scaling", "SlotsUnserved", "Upgrading"),

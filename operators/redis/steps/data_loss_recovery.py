@@ -12,7 +12,7 @@ but empty, looks to clients as if its keys never existed:
 4. Empty nodes take the slots, or else the primary with the fewest. If all slots are lost, and no volume may have keys,
    the cluster is created again, empty (bootstrap.py).
 
-Data on a Kubernetes node (hostPath) that a pod has left is not lost: `SlotsUnserved` names where it is. As that node
+Data on a Kubernetes node (hostPath) that a pod has left is not lost: `DataAway` names where it is. As that node
 may never come back, a user may give the keys up as well.
 """
 
@@ -29,14 +29,13 @@ from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.migration.commands import AssignSlots
 from operators.redis.observe import outlives_pods
-from operators.redis.reasons import RECOVERING, SLOTS_LOST, SLOTS_UNSERVED
+from operators.redis.reasons import DATA_AWAY, RECOVERING, SLOTS_LOST, SLOTS_UNSERVED
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.preconditions import refuse_unknown_nodes
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
-from shared.status.verdict import Progress
 from shared.steps.confirmed_recovery import Proposal, current, is_in_force, occurrence
 
 POLL_SECONDS = 2.0
@@ -295,8 +294,7 @@ def _refuse_total(resource: RedisCluster, found: SlotLoss) -> Step:
         f"No node serves {brief(found.slots)}, but {_names(found.doubtful)} may have keys{why}. The cluster is not "
         f"created again, and nothing was changed. Bring the data back; if it is lost, delete the {last}."
     )
-    # Not `Step.blocked`, whose reasons always need a user: elsewhere this one is a warning about a wait.
-    return Step((), Progress.BLOCKED, SLOTS_UNSERVED, message, warning=True, requeue=BLOCKED_SECONDS)
+    return Step.blocked(DATA_AWAY, message, requeue=BLOCKED_SECONDS)
 
 
 def _await_confirmation(resource: RedisCluster, found: SlotLoss, offered: Obj) -> Step:
@@ -306,7 +304,7 @@ def _await_confirmation(resource: RedisCluster, found: SlotLoss, offered: Obj) -
         caution = f"{_names(empty)} started with an empty directory: first check that the disk is mounted."
     if found.elsewhere:
         caution = "If the pods can run there again, let them: then the keys are back."
-    reason = SLOTS_UNSERVED if found.elsewhere else SLOTS_LOST
+    reason = DATA_AWAY if found.elsewhere else SLOTS_LOST
     recording = "Recording the confirmed loss in status before the recovery starts."
     proposal = Proposal(
         reason, "", offered["message"], caution, recording, offered["token"], offered.get("priorConfirm")

@@ -61,7 +61,7 @@ VOLATILE: Obj = {"appendonly": "no", "save": ""}
 """Settings without persistence."""
 
 UNDECIDED = frozenset(
-    {"SlotsLost", "SlotsUnserved", "TokenRefused", "NodeNotEmpty", "IdentityLost", "RedisUnreachable"}
+    {"SlotsLost", "SlotsUnserved", "DataAway", "TokenRefused", "NodeNotEmpty", "IdentityLost", "RedisUnreachable"}
 )
 """Reasons of Ready while a user must decide, or data is away."""
 
@@ -602,7 +602,7 @@ class Course:
                 break
             if advised := _ADVICE.search(self.ready["message"]):  # nothing comes back any more
                 await self.go(*destroyed(advised[1].split(", ")))
-            elif self.ready["reason"] in ("SlotsLost", "SlotsUnserved", "TokenRefused"):
+            elif self.ready["reason"] in ("SlotsLost", "DataAway", "TokenRefused"):
                 await self._confirm()
         reason = self.ready["reason"]
         allowed = UNDECIDED | ({"RollHeld", "RollBlocked"} if not self.kind.copies else set())

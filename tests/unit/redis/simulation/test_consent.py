@@ -71,7 +71,7 @@ async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_lo
     redis, at = redis_of(play.world), hosts(play.stage)
     pods = shard_of(redis)
     await run(play, (moved(pods), later(30)))
-    assert ready(play)["reason"] == "SlotsUnserved"
+    assert ready(play)["reason"] == "DataAway"
     assert "the data of cache-0 is on node-1" in ready(play)["message"]
     await run(play, operator_down(recovery_confirmed(), *returned(at, pods)))
     play.begin()
@@ -79,7 +79,7 @@ async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_lo
     assert ready(play)["reason"] == "Ready"
     for days in (1, 300):
         await run(play, (later(days * DAY), moved(pods), later(30), later(30)))
-        assert ready(play)["reason"] == "SlotsUnserved", "the same token, in the spec since the first loss"
+        assert ready(play)["reason"] == "DataAway", "the same token, in the spec since the first loss"
         await run(play, (*returned(at, pods), later(60)))
         assert ready(play)["reason"] == "Ready"
 
@@ -94,7 +94,7 @@ async def test_loss_that_ended_and_began_again_without_the_operator_needs_anothe
     await run(play, operator_down(recovery_confirmed(), *returned(at, pods), later(60), later(30 * DAY), moved(pods)))
     play.begin()
     await run(play, (later(30), later(30)))
-    assert ready(play)["reason"] == "SlotsUnserved"
+    assert ready(play)["reason"] == "DataAway"
     assert "earlier loss" in ready(play)["message"]
 
 
@@ -134,7 +134,7 @@ async def test_cluster_is_created_again_only_if_no_disk_may_have_keys(kept: int)
         redis.failing[pods[0]] = "NodeLost"
     await run(play, (*destroyed(pods[kept:]), later(30)))
     if kept:
-        assert ready(play)["reason"] in ("SlotsUnserved", "NodeLost")
+        assert ready(play)["reason"] in ("DataAway", "NodeLost")
         assert "recovery" not in status(play)
         return
     assert ready(play)["reason"] == "SlotsLost"

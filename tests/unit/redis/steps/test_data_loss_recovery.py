@@ -191,7 +191,7 @@ def test_data_on_a_kubernetes_node_that_the_pod_left_is_away_and_not_lost() -> N
     at = (lost(P0, 0, pod=True), P1, P2, lost(R0, 3, pod=True), R1, R2)
     resource, found = world(*at, **ON_HOSTS)
     made = plan(resource, found)
-    assert made.verdict.reason == "SlotsUnserved"
+    assert made.verdict.reason == "DataAway"
     assert made.verdict.message.startswith(
         "No node serves slots 0-5460: the data of demo-0 is on disk-0, of demo-3 is on disk-3, where their pods do not "
         "run. These slots can be served again, empty"
@@ -314,14 +314,14 @@ def test_cluster_is_not_created_again_while_a_disk_may_have_keys(change: dict[st
     loss = recovery_of(*new)
     new[2] = replace(new[2], **change)
     made = confirmed(*new, token=loss["token"], loss=loss)
-    assert (made.status["formed"], made.verdict.reason) == (True, "SlotsUnserved")
+    assert (made.status["formed"], made.verdict.reason) == (True, "DataAway")
     assert why in made.verdict.message
     assert acts(made.actions) == []
 
 
 def test_cluster_on_hosts_is_not_created_again_while_a_host_may_have_keys() -> None:
     made = plan(*world(*NO_DATA, **ON_HOSTS))
-    assert (made.status["formed"], made.verdict.reason) == (True, "SlotsUnserved")
+    assert (made.status["formed"], made.verdict.reason) == (True, "DataAway")
     assert "the data of demo-0 is on disk-0" in made.verdict.message
     assert "recovery" not in made.status
 
@@ -329,5 +329,5 @@ def test_cluster_on_hosts_is_not_created_again_while_a_host_may_have_keys() -> N
 def test_cluster_whose_status_lost_its_records_is_not_created_again() -> None:
     new = [replace(at, recorded=1, disk=None) for at in NO_DATA]
     made = plan(*world(*new))
-    assert (made.status["formed"], made.verdict.reason) == (True, "SlotsUnserved")
+    assert (made.status["formed"], made.verdict.reason) == (True, "DataAway")
     assert "recovery" not in made.status
