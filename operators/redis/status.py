@@ -133,7 +133,7 @@ def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now
         "message": settled(message, before.get("message") or "" if before.get("reason") == reason else ""),
         "nodeId": node_id,
         "flags": list(node.flags) or None if node else None,
-        "address": f"{instance.pod.address}:{PORT}" if instance.pod and instance.pod.address else None,
+        "address": _location(instance.pod.address) if instance.pod and instance.pod.address else None,
         "domainName": names.domain_name(resource, instance.name),
         "host": instance.location.host or None,
         "hostIP": ((instance.pod_obj or {}).get("status") or {}).get("hostIP"),
@@ -145,6 +145,11 @@ def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now
     same = all(before.get(field) == entry[field] for field in ("role", "status"))
     entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or f"{now:%Y-%m-%dT%H:%M:%SZ}"
     return {name: value for name, value in entry.items() if value is not None}
+
+
+def _location(address: str) -> str:
+    """Return an address with the port of clients, as RFC 3986 writes one of IPv6."""
+    return f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"
 
 
 def _role(seen: Assessment, before: Obj, node_id: str | None) -> Obj:

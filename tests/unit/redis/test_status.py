@@ -152,3 +152,9 @@ def test_endpoints_stay_while_only_the_operator_cannot_reach_the_nodes() -> None
     made = plan(resource, seen(resource, *blind)).status
     assert "demo-1.demo.default.svc:6379" not in made["endpoints"]
     assert len(made["endpoints"]) == 5
+
+
+@pytest.mark.parametrize(("address", "expected"), [("10.0.0.1", "10.0.0.1:6379"), ("fd00::1", "[fd00::1]:6379")])
+def test_address_of_a_node_can_be_used_by_a_client(address: str, expected: str) -> None:
+    nodes = plan(*world(replace(P0, address=address), P1, P2, R0, R1, R2)).status["nodes"]
+    assert nodes[0]["address"] == expected
