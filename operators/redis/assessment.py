@@ -158,6 +158,18 @@ class Assessment(Observed):
             return False
         return bool(instance.disk and instance.recorded.disk and instance.disk != instance.recorded.disk)
 
+    def may_replace(self, node_id: str, primary: str) -> bool:
+        """Return whether a node may serve the slots of a lost primary without a user's consent.
+
+        A former primary has no write since its successor took over. So only a replica of the successor replaces it
+        while its data is on another Kubernetes node: from there it may come back (`is_elsewhere`).
+        """
+        if not super().may_replace(node_id, primary):
+            return False
+        instance = self.recorded.get(node_id)
+        is_copy = instance is not None and instance.recorded is not None and instance.recorded.copy_of == primary
+        return is_copy or not self.is_elsewhere(primary)
+
     def last_owned(self, node_id: str) -> Slots:
         """Return the slots without an owner that an unreachable node owned last, by the status.
 

@@ -84,6 +84,25 @@ async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_lo
         assert ready(play)["reason"] == "Ready"
 
 
+async def test_former_primary_does_not_replace_its_successor_whose_data_is_on_another_node() -> None:
+    """Course 1302: the former primary has none of the writes since, and its successor may come back with them."""
+    play = await begun(on_hosts())
+    redis, at = redis_of(play.world), hosts(play.stage)
+    primary, replica = shard_of(redis)
+    redis.failing[primary] = "NodeLost"
+    await run(play, (later(30),))
+    assert redis.named(replica).node.me.slots
+    redis.failing.clear()
+    await run(play, (moved((primary, replica)), later(30)))
+    assert ready(play)["reason"] == "SlotsUnserved"
+    await run(play, (moved([primary], [at[primary]]), later(30), later(30)))
+    assert ready(play)["reason"] == "SlotsUnserved"
+    assert f"the data of {replica} is on {at[replica]}" in ready(play)["message"]
+    await run(play, (moved([replica], [at[replica]]), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    redis.guard.require_resolved(redis)
+
+
 @pytest.mark.nightly
 async def test_loss_that_ended_and_began_again_without_the_operator_needs_another_consent() -> None:
     """The loss that a user confirmed ended, and the same one began, while no operator ran."""
