@@ -261,10 +261,8 @@ class Course:
         for step in steps:
             self.steps += 1
             self.text.append(str(step) if step.turns is None else f"{step} ({step.turns} turns)")
-            await self.play.step(step)
+            await self.play.step(replace(step, unobserved=step.turns is None))
             if step.turns is None:
-                self.play.resync()
-                await self.play.settle()
                 for pod, host in hosts(self.play.stage).items():
                     self.home.setdefault(pod, host)
                 await self.judge()
