@@ -22,7 +22,8 @@ from e2e.bench.output import goals_table, run
 from e2e.cluster.paths import REPOSITORY
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.node_inspection import report_of, request_report
-from operators.redis.client.responses import NodeReport
+from operators.redis.client.responses import NodeReport, digest
+from operators.redis.client.server import REPLICATION_USER
 from operators.redis.instance import Instance
 from operators.redis.objects import names
 from operators.redis.objects.pod import TEMPLATE
@@ -39,6 +40,9 @@ from shared.kubernetes.secrets import encoded
 
 SIZES = (120, 250, 500)
 """Numbers of nodes; the last one is the maximum of spec.replicas in the CRD."""
+
+REPLICATION = "replication"
+"""Password of the replicas' user, which all nodes use."""
 
 RESULT = REPOSITORY / ".bench" / "redis_large.json"
 
@@ -74,7 +78,10 @@ class _Node:
             "DBSIZE": 1000,
             "CLUSTER INFO": f"cluster_state:ok\r\ncluster_current_epoch:{cluster.primaries}\r\n",
             "CLUSTER NODES": cluster.table(number),
-            "ACL GETUSER": ["flags", ["on", "nopass"], "passwords", []],
+            "ACL GETUSER default": ["flags", ["on", "nopass"], "passwords", []],
+            "ACL GETUSER replication": ["flags", ["on"], "passwords", [digest(REPLICATION)]],
+            "CONFIG GET masterauth": ["masterauth", REPLICATION],
+            "CONFIG GET masteruser": ["masteruser", REPLICATION_USER],
         }
 
     async def execute(self, *command: str | int | bytes) -> Any:
@@ -83,7 +90,7 @@ class _Node:
 
     async def pipe(self, commands: Sequence[tuple[str | int | bytes, ...]]) -> list[Any]:
         await asyncio.sleep(0)
-        found = [" ".join(map(str, command[: 1 if command[0] in ("INFO", "DBSIZE") else 2])) for command in commands]
+        found = [" ".join(map(str, command)) for command in commands]
         return [self._answers.get(name, [command[-1], ""]) for name, command in zip(found, commands, strict=True)]
 
     async def aclose(self) -> None:
@@ -186,7 +193,7 @@ class _Cluster:
 def _secrets(resource: RedisCluster) -> Secrets:
     name = names.users_secret(resource)
     metadata = {"name": name, "namespace": "default", "uid": "users", "labels": {names.CLUSTER_UID: UID}}
-    content = Passwords("", exporter="exporter").content()
+    content = Passwords("", exporter="exporter", replication=REPLICATION, uses_replication=True).content()
     return judge(resource, {name: {"kind": "Secret", "metadata": metadata, "data": encoded(content)}})
 
 

@@ -278,6 +278,7 @@ ROTATING_PASSWORD = REASONS.add(
     "{nodes}: must accept the new password before it is used.",
     "The password in the Secret changed: both passwords are valid during the rotation.",
     "Every node accepts the new password: switching to it.",
+    "Every node has the user of replicas: they authenticate as this user.",
     "Removing the former password.",
     "Accepting previousPassword of the Secret in addition.",
     "The password change was reverted in the Secret.",

@@ -101,6 +101,10 @@ REST = (
     + b"*0\r\n"
     + bulk(b"passwords")
     + b"*0\r\n"
+    + b"*2\r\n"
+    + bulk(b"masteruser")
+    + bulk(b"")
+    + b"$-1\r\n"
 )
 
 

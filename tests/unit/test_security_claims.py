@@ -59,7 +59,12 @@ CLAIMS: dict[str, list[str]] = {
         f"{CERTIFICATES}::test_certificate_of_the_same_ca_without_a_name_of_the_resource_gets_no_password",
     ],
     "clients | database": [f"{POLICIES}::test_clients_are_restricted_to_those_that_the_spec_admits"],
-    "node | node": [f"{POLICIES}::test_peer_ports_admit_only_the_pods_of_the_resource_and_the_operator"],
+    "node | node": [
+        f"{POLICIES}::test_peer_ports_admit_only_the_pods_of_the_resource_and_the_operator",
+        f"{UNIT}/redis/simulation/test_replication_links.py"
+        "::test_replica_at_the_address_of_a_foreign_server_keeps_its_keys",
+        "tests/containers/redis/test_replication_user.py::test_replica_with_its_user_keeps_its_keys_and_comes_back",
+    ],
     "snapshot pod | store of snapshots": [
         f"{UNIT}/etcd/backup/test_program.py::test_bucket_is_accessed_with_the_keys_of_the_secret"
     ],

@@ -18,7 +18,7 @@ from operators.redis.client.errors import ConfigRefused, Denied, ForeignNodeMet,
 from operators.redis.client.handshake import Handshakes
 from operators.redis.client.key_counts import count_keys
 from operators.redis.client.responses import NodeReport, mapping
-from operators.redis.client.server import Connect, Endpoint, Server
+from operators.redis.client.server import ALL_RIGHTS, REPLICATION_USER, Connect, Endpoint, Server
 from operators.redis.slots.hash_slots import Slots
 from shared.runtime.plan import Call, Record, unrecorded
 
@@ -337,19 +337,23 @@ class ApplyDirective(NodeCall):
 
 @dataclass(frozen=True, slots=True)
 class SetPasswords(NodeCall):
-    """Set the valid passwords of the user `default`; existing connections stay open.
+    """Set the valid passwords of the users `default` and `replication`; existing connections stay open.
 
     Attributes:
         digests: SHA-256 of each password, in hexadecimal; empty if none is required.
+        admitted: the same of the replicas' user; empty if that user is not changed.
     """
 
     digests: tuple[str, ...] = field(repr=False)
+    admitted: tuple[str, ...] = field(default=(), repr=False)
 
     async def apply(self, server: Server, report: NodeReport, /) -> None:
-        if report.takes == self.digests:
-            return
-        desired = [f"#{digest}" for digest in self.digests] or ["nopass"]
-        await server.execute("ACL", "SETUSER", "default", "resetpass", *desired)
+        if report.takes != self.digests:
+            desired = [f"#{digest}" for digest in self.digests] or ["nopass"]
+            await server.execute("ACL", "SETUSER", "default", "resetpass", *desired)
+        if self.admitted and report.admits != self.admitted:
+            desired = [f"#{digest}" for digest in self.admitted]
+            await server.execute("ACL", "SETUSER", REPLICATION_USER, "reset", "on", *desired, *ALL_RIGHTS.split())
 
     def __str__(self) -> str:
         return f"set the valid passwords of {self.at.name}"

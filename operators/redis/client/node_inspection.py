@@ -10,7 +10,7 @@ from operators.redis.client import responses
 from operators.redis.client.errors import Refused, Unreachable
 from operators.redis.client.key_counts import count_keys
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Command, Server
+from operators.redis.client.server import REPLICATION_USER, Command, Server
 from operators.redis.slots.hash_slots import Slots
 
 COMMANDS: tuple[Command, ...] = (
@@ -20,6 +20,8 @@ COMMANDS: tuple[Command, ...] = (
     ("CLUSTER", "NODES"),
     ("CONFIG", "GET", "masterauth"),
     ("ACL", "GETUSER", "default"),
+    ("CONFIG", "GET", "masteruser"),
+    ("ACL", "GETUSER", REPLICATION_USER),
 )
 
 

@@ -168,6 +168,9 @@ class NodeReport(Facts):
         epoch: highest epoch that it knows (cluster_current_epoch).
         gives: SHA-256 of the password for its primary, in hexadecimal; empty if there is none.
         takes: SHA-256 of the passwords of user `default`, in order; empty if none is required.
+        gives_as: user as which it authenticates at its primary.
+        admits: SHA-256 of the passwords of user `replication`, in order; empty if there is none, or if it is off
+            or needs no password.
         strays: number of keys of slots that it does not own, by slot: of importing slots, and of those that the status
             records as foreign (`node_inspection.count_strays`); slots without keys are omitted.
         trimming: number of its keys that it may be deleting, because their slots moved away at once (Redis 8.4 and
@@ -181,6 +184,8 @@ class NodeReport(Facts):
     epoch: int = 0
     gives: str = field(default="", repr=False)
     takes: tuple[str, ...] = field(default=(), repr=False)
+    gives_as: str = "default"
+    admits: tuple[str, ...] = field(default=(), repr=False)
     strays: Mapping[int, int] = field(default_factory=dict)
     trimming: int = 0
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -230,12 +235,16 @@ def report_of(
     nodes: str,
     given: Sequence[str],
     user: Sequence[Any],
+    gives_as: Sequence[str] = (),
+    replication: Sequence[Any] | None = None,
     *,
     settings: Sequence[Sequence[str]] = (),
 ) -> NodeReport:
     """Parse the responses to INFO, DBSIZE, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default.
 
     Args:
+        gives_as: response to CONFIG GET masteruser.
+        replication: response to ACL GETUSER replication; None if there is no such user.
         settings: responses to further CONFIG GET.
     """
     facts, parsed, state = parse_facts(information), parse_nodes(nodes), fields(cluster)
@@ -248,6 +257,8 @@ def report_of(
         gives=digest(given[1]),
         takes=_passwords(user),
         trimming=_trimming(facts, int(count), state),
+        gives_as=(gives_as[1] if gives_as else "")[:MAX_WORD_BYTES] or "default",  # as which it authenticates then
+        admits=_passwords(replication) if replication and "on" in mapping(replication)["flags"] else (),
         settings={
             name: _short(value, MAX_VALUE_BYTES) for answer in settings for name, value in mapping(answer).items()
         },

@@ -11,6 +11,12 @@ from shared.pki.certs import Pair
 PORT, BUS_PORT = 6379, 16379
 """Ports for clients and for the cluster bus, which is always 10,000 above."""
 
+REPLICATION_USER = "replication"
+"""ACL user as which replicas authenticate at their primary (security/users.py)."""
+
+ALL_RIGHTS = "~* &* +@all"
+"""ACL rules of a user without limits: all keys, channels and commands."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:

@@ -19,6 +19,9 @@ METRICS_PORT = 9121
 EXPORTER_USER, EXPORTER_PASSWORD_KEY = "exporter", "exporterPassword"
 """ACL user of the exporter, and key of its password in the operator's Secret with the users."""
 
+REPLICATION_PASSWORD_KEY = "replicationPassword"  # noqa: S105
+"""Key of the password of the replicas' user in the same Secret."""
+
 DATA = "data"
 """Name of the volume with the data and the identity of a node."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import Access
 from operators.redis.objects import names as object_names
+from operators.redis.objects.redis_conf import USERS_KEY
 from operators.redis.security.certificates import MountedCertificates, leaves
 from operators.redis.security.users import Passwords
 from shared.kubernetes import secret_provenance
@@ -124,7 +125,7 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
         named = content_of(_password_secret(resource, found)).get(PREVIOUS_PASSWORD_KEY, "")
     users = found[object_names.users_secret(resource)]
     passwords = Passwords.of(users)
-    mark = digest([(key_of(users), passwords.text.encode())])[:16] if passwords else ""
+    mark = digest([(key_of(users), content_of(users)[USERS_KEY].encode())])[:16] if passwords else ""
     mounted = None
     if resource.spec.tls.mode != "none":
         mounted = MountedCertificates.of(found[object_names.tls_secret(resource)])

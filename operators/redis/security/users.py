@@ -4,14 +4,28 @@ Secret NAME-users has the file that nodes read when they start, and the valid pa
 of this Secret, each of which is then applied to every node; the next write follows from the observed state, wherever
 the operator was interrupted:
 
-| write | password of replicas | valid passwords | precondition |
+| write | current password | valid passwords | precondition |
 |---|---|---|---|
 | introduce | the old one | the old one, the new one | the user's Secret has a new one |
 | promote | the new one | the new one, the old one | every node accepts both |
-| remove | the new one | the new one | every replica uses the new one, and the overlap for clients has ended |
+| remove | the new one | the new one | every node accepts the new one, and the overlap for clients has ended |
 
 So nodes, clients and the operator never use a password that a node rejects. No authentication counts as an empty
 password, because such a node accepts every password.
+
+Replicas have a user of their own, also without spec.auth, and a generated password that no other cluster has. A server
+copies any server at the address that it has for its primary (syncWithMaster in replication.c), and no server checks the
+identity of the other. A foreign server at a former address refuses the replica, because it does not have this user with
+this password, and the replica keeps its data. The user comes to an existing cluster in two writes, and another password
+of the user too:
+
+| write | replicas authenticate as | precondition |
+|---|---|---|
+| admit | `default`, or as they do, where all nodes accept that | a password was generated |
+| use | `replication` | every node has the user |
+
+The user has all rights: the source of a slot migration of Valkey 9.1 sends the commands of clients to the target as
+this user. `default`, as which replicas authenticated before, has them too.
 """
 
 from __future__ import annotations
@@ -22,14 +36,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from operators.redis.client.responses import digest
+from operators.redis.client.server import ALL_RIGHTS, REPLICATION_USER
 from operators.redis.objects.conf_syntax import quoted
-from operators.redis.objects.names import EXPORTER_PASSWORD_KEY, EXPORTER_USER
+from operators.redis.objects.names import (
+    EXPORTER_PASSWORD_KEY,
+    EXPORTER_USER,
+    REPLICATION_PASSWORD_KEY,
+)
 from operators.redis.objects.redis_conf import USERS_KEY
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
 
 USER = "default"
-"""User of clients, nodes and the operator; without authentication, of every connection."""
+"""User of clients and the operator; without authentication, of every connection."""
 
 CURRENT, NEXT, FORMER = "password", "next", "former"
 """Keys of the Secret, in addition to the file of the nodes."""
@@ -57,16 +76,20 @@ class Passwords:
     """The valid passwords.
 
     Attributes:
-        current: password of replicas and of the operator; empty if none is required.
+        current: password of the operator; empty if none is required.
         next: next current password; None if it does not change.
         former: other valid passwords.
         exporter: password of the exporter's user.
+        replication: password of the replicas' user; empty until it is generated.
+        uses_replication: whether replicas authenticate as that user; otherwise as `default`, with `current`.
     """
 
     current: str = field(repr=False)
     next: str | None = field(default=None, repr=False)
     former: tuple[Former, ...] = ()
     exporter: str = field(default="", repr=False)
+    replication: str = field(default="", repr=False)
+    uses_replication: bool = False
 
     @classmethod
     def of(cls, secret: Obj | None) -> Passwords | None:
@@ -81,7 +104,15 @@ class Passwords:
             )
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
-        return cls(content.get(CURRENT, ""), content.get(NEXT), former, content.get(EXPORTER_PASSWORD_KEY, ""))
+        replication = content.get(REPLICATION_PASSWORD_KEY, "")
+        return cls(
+            content.get(CURRENT, ""),
+            content.get(NEXT),
+            former,
+            content.get(EXPORTER_PASSWORD_KEY, ""),
+            replication,
+            bool(replication) and {*_link_lines(REPLICATION_USER, replication)} <= {*content[USERS_KEY].split("\n")},
+        )
 
     @property
     def good(self) -> tuple[str, ...]:
@@ -93,6 +124,29 @@ class Passwords:
     def digests(self) -> tuple[str, ...]:
         """SHA-256 of each valid password, in hexadecimal, as the server stores them; empty if none is required."""
         return () if "" in self.good else tuple(sorted(map(digest, self.good)))
+
+    @property
+    def admits_replication(self) -> bool:
+        """Whether nodes get the user of replicas, and no replica uses it yet."""
+        return bool(self.replication) and not self.uses_replication
+
+    def use_replication(self) -> Passwords:
+        """Return the passwords with replicas that authenticate as their own user."""
+        return replace(self, uses_replication=True)
+
+    @property
+    def link(self) -> tuple[str, str]:
+        """User and password with which a replica authenticates at its primary."""
+        return (REPLICATION_USER, self.replication) if self.uses_replication else (USER, self.current)
+
+    @property
+    def admitted(self) -> tuple[str, ...]:
+        """SHA-256 of each password of the replicas' user, as in `digests`; empty until there is one.
+
+        Those of `default` are among them: an operator of an earlier version sets the password of replicas to that one,
+        and leaves their user as it is.
+        """
+        return tuple(sorted({digest(self.replication), *self.digests})) if self.replication else ()
 
     def introduce(self, password: str, until: datetime) -> Passwords:
         """Return the passwords with a new next one."""
@@ -131,12 +185,14 @@ class Passwords:
     @property
     def text(self) -> str:
         """File that nodes read when they start."""
-        rights = " ".join(f"#{digest}" for digest in self.digests) or "nopass"
-        lines = [f"user {USER} on {rights} ~* &* +@all"]
+        accepted = " ".join(f"#{digest}" for digest in self.digests) or "nopass"
+        lines = [f"user {USER} on {accepted} {ALL_RIGHTS}"]
         if self.exporter:
             lines.append(f"user {EXPORTER_USER} on #{digest(self.exporter)} -@all {_MAY_READ}")
-        if self.current:
-            lines.append(f"masterauth {quoted(self.current)}")
+        if self.replication:
+            admitted = " ".join(f"#{digest}" for digest in self.admitted)
+            lines.append(f"user {REPLICATION_USER} on {admitted} {ALL_RIGHTS}")
+        lines += _link_lines(*self.link)
         return "".join(f"{line}\n" for line in lines)
 
     def content(self) -> Mapping[str, str]:
@@ -144,8 +200,15 @@ class Passwords:
         former = [{"password": each.password, "until": each.until.isoformat()} for each in self.former]
         found = {USERS_KEY: self.text, EXPORTER_PASSWORD_KEY: self.exporter}
         found |= {CURRENT: self.current} if self.current else {}
+        found |= {REPLICATION_PASSWORD_KEY: self.replication} if self.replication else {}
         found |= {} if self.next is None else {NEXT: self.next}
         return found | ({FORMER: json.dumps(former)} if former else {})
+
+
+def _link_lines(user: str, password: str) -> list[str]:
+    """Return the directives with which a replica authenticates at its primary; redis.conf names `default`."""
+    found = [] if user == USER else [f"masteruser {user}"]
+    return [*found, f"masterauth {quoted(password)}"] if password else found
 
 
 def _other(password: str, former: tuple[Former, ...]) -> tuple[Former, ...]:

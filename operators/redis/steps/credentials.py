@@ -7,11 +7,13 @@ state only when all nodes have applied the current one. A node that starts in be
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords
-from operators.redis.client.responses import digest
+from operators.redis.client.responses import NodeReport, digest
+from operators.redis.client.server import REPLICATION_USER
 from operators.redis.instance import Instance, endpoint
 from operators.redis.objects import names
 from operators.redis.objects.names import CERTIFICATE_MARK, USERS_MARK
@@ -63,12 +65,13 @@ def rotate_password(settings: Settings, resource: RedisCluster, seen: Observed, 
     passwords, mark = secrets.passwords, secrets.users_mark
     if passwords is None:
         return PASS
-    pending = [instance for instance in running(seen) if not _keeps(instance, passwords, mark)]
+    users = _Users.of(passwords, seen)
+    pending = [instance for instance in running(seen) if not _keeps(instance, users, mark)]
     if actions := [
         action
         for instance in pending
         if instance.report
-        for action in _set_passwords(resource, seen, instance, passwords)
+        for action in _set_users(resource, seen, instance, instance.report, users)
     ]:
         return Step.wait(ROTATING_PASSWORD, f"{_names(pending)}: updating the valid passwords.", *actions)
     reachable = not pending and applied_everywhere(seen, USERS_MARK, mark)
@@ -84,7 +87,7 @@ def rotate_password(settings: Settings, resource: RedisCluster, seen: Observed, 
         except ForeignObject as error:
             return Step.blocked(FOREIGN_OBJECT, str(error))
         return Step.wait(ROTATING_PASSWORD, why, write)
-    if passwords.next is not None:
+    if passwords.next is not None or passwords.admits_replication:
         nodes = _names(pending) or "New pods"
         return Step.progressing(
             ROTATING_PASSWORD, f"{nodes}: must accept the new password before it is used.", requeue=MARKING_SECONDS
@@ -106,6 +109,8 @@ def _following(
         return "The password in the Secret changed: both passwords are valid during the rotation.", passwords.introduce(
             desired, now + overlap
         )
+    if passwords.admits_replication and reachable:
+        return "Every node has the user of replicas: they authenticate as this user.", passwords.use_replication()
     if passwords.next is not None and reachable:
         return "Every node accepts the new password: switching to it.", passwords.promote(now + overlap)
     left = passwords.expire(now, named)
@@ -114,22 +119,73 @@ def _following(
     return "", None
 
 
-def _keeps(instance: Instance, passwords: Passwords, mark: str) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Users:
+    """Passwords that each node should accept, and the user as which it should authenticate at its primary.
+
+    A replica may use a password of the replicas' user that the Secret no longer has: it was deleted, or an operator of
+    an earlier version wrote it. Until the replica uses the present one, that password stays valid where it is.
+
+    Attributes:
+        used: SHA-256 of the passwords that replicas use as the replicas' user.
+        common: SHA-256 of the passwords of this user that all reachable nodes accept now.
+    """
+
+    passwords: Passwords
+    used: frozenset[str]
+    common: frozenset[str]
+
+    @classmethod
+    def of(cls, passwords: Passwords, seen: Observed) -> _Users:
+        reports = [instance.report for instance in running(seen) if instance.report is not None]
+        used = frozenset(report.gives for report in reports if report.gives_as == REPLICATION_USER)
+        accepted = [frozenset(report.admits) for report in reports] or [frozenset()]
+        return cls(passwords, used, frozenset.intersection(*accepted))
+
+    def admitted(self, report: NodeReport) -> tuple[str, ...]:
+        """Return the SHA-256 of each password of the replicas' user that a node should accept."""
+        if not self.passwords.replication:
+            return report.admits
+        return tuple(sorted({*self.passwords.admitted, *(self.used & {*report.admits})}))
+
+    def links_well(self, report: NodeReport) -> bool:
+        """Return whether a node authenticates as it should at its primary.
+
+        Before replicas use their user, one that uses it already keeps doing so, if all nodes accept it.
+        """
+        if not self.passwords.uses_replication and report.gives_as == REPLICATION_USER:
+            return report.gives in self.common
+        user, password = self.passwords.link
+        return (report.gives_as, report.gives) == (user, digest(password))
+
+    @property
+    def may_link(self) -> bool:
+        """Whether no reachable node refuses a replica that authenticates as it should."""
+        return not self.passwords.uses_replication or digest(self.passwords.replication) in self.common
+
+
+def _keeps(instance: Instance, users: _Users, mark: str) -> bool:
     """Return whether a node applied the valid passwords and still accepts them.
 
     The passwords may have been changed since: manually, or by a late command of another operator process.
     """
     report = instance.report
-    agrees = report is None or (report.gives, report.takes) == (digest(passwords.current), passwords.digests)
+    agrees = report is None or (
+        (report.takes, report.admits) == (users.passwords.digests, users.admitted(report)) and users.links_well(report)
+    )
     return agrees and is_applied(instance, USERS_MARK, mark)
 
 
-def _set_passwords(
-    resource: RedisCluster, seen: Observed, instance: Instance, passwords: Passwords
+def _set_users(
+    resource: RedisCluster, seen: Observed, instance: Instance, report: NodeReport, users: _Users
 ) -> Iterable[Action]:
     at, access = endpoint(resource, instance), seen.secrets.access
-    yield SetPasswords(access, at, instance.id, passwords.digests)
-    yield Configure(access, at, instance.id, {"masterauth": passwords.current})
+    yield SetPasswords(access, at, instance.id, users.passwords.digests, users.admitted(report))
+    if not users.links_well(report):
+        if not users.may_link:  # another node, which gets the user now
+            return
+        user, password = users.passwords.link
+        yield Configure(access, at, instance.id, {"masteruser": user, "masterauth": password})
     yield mark_pod(instance, USERS_MARK, marker(instance, seen.secrets.users_mark))
 
 

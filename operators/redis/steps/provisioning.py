@@ -16,7 +16,9 @@ from operators.redis.objects.names import (
     CONFIG_MARK,
     CONTAINER,
     EXPORTER_PASSWORD_KEY,
+    REPLICATION_PASSWORD_KEY,
 )
+from operators.redis.objects.redis_conf import USERS_KEY
 from operators.redis.observe import Observed
 from operators.redis.reasons import FOREIGN_DATA, PREPARING_USERS
 from operators.redis.security import certificates
@@ -225,14 +227,21 @@ def users_secret(resource: RedisCluster, own: Owner, passwords: Passwords, seen:
 def _first_users(resource: RedisCluster, own: Owner, seen: Observed) -> WriteSecret | None:
     """Return the write that completes the users' Secret; None if it is complete. Changes:
     `credentials.rotate_password`.
+
+    Replicas of new pods use their user from the start. Servers of present ones may not have it.
     """
     secrets, name = seen.secrets, names.users_secret(resource)
-    content = content_of(secrets.found.get(name))
-    if not content.get(EXPORTER_PASSWORD_KEY):
-        return _write(own, name, seen, content, token=EXPORTER_PASSWORD_KEY)
-    if secrets.passwords is not None or secrets.desired is None:
+    content, passwords = content_of(secrets.found.get(name)), secrets.passwords
+    for key in (EXPORTER_PASSWORD_KEY, REPLICATION_PASSWORD_KEY):
+        if not content.get(key):
+            return _write(own, name, seen, content, token=key)
+    if passwords is None and secrets.desired is not None:
+        is_new = all(instance.pod_obj is None for instance in seen.instances)
+        exporter, replication = content[EXPORTER_PASSWORD_KEY], content[REPLICATION_PASSWORD_KEY]
+        passwords = Passwords(secrets.desired, exporter=exporter, replication=replication, uses_replication=is_new)
+    if passwords is None or passwords.text == content.get(USERS_KEY):
         return None
-    return users_secret(resource, own, Passwords(secrets.desired, exporter=content[EXPORTER_PASSWORD_KEY]), seen)
+    return users_secret(resource, own, passwords, seen)
 
 
 def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> Step:

@@ -29,7 +29,7 @@ from operators.redis.client.connection import connect
 from operators.redis.client.errors import ConfigRefused, Denied, Refused
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import mapping
-from operators.redis.client.server import Access
+from operators.redis.client.server import REPLICATION_USER, Access
 from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import USERS_MARK
 from operators.redis.objects.pod import pod as pod_template
@@ -300,6 +300,34 @@ async def test_authentication_is_turned_on_without_an_interruption(redis: Redis,
         async with pods[0].node.connected() as server:
             with pytest.raises(Denied):
                 await server.execute("PING")
+
+
+@pytest.mark.parametrize("password", ["", UNUSUAL_PASSWORD], ids=["open", "secret"])
+async def test_replicas_authenticate_as_their_own_user_from_the_start(
+    redis: Redis, engine: tuple[str, str], password: str
+) -> None:
+    state = Passwords(password, exporter="reader", replication="of this cluster").use_replication()
+    with redis.cluster(engine, Access(password=password)) as cluster:
+        pods = [Pod(cluster, resource(engine), state) for _ in range(2)]
+        for pod in pods:
+            await pod.start(cluster.access)
+        await cluster.meet(cluster.nodes[1:])
+        async with pods[0].node.connected(cluster.access) as server:
+            await server.execute("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        await cluster.settled()
+        await cluster.replicate(pods[1].node, pods[0].node)
+        await cluster.until(lambda reports: reports[pods[1].node.id].link_up)
+        for pod in pods:
+            async with pod.node.connected(cluster.access) as server:
+                report = await inspect_node(server)
+                assert (report.gives_as, report.admits, report.takes) == (
+                    REPLICATION_USER,
+                    state.admitted,
+                    state.digests,
+                )
+            async with pod.node.connected() as server:
+                with pytest.raises(Denied, match="WRONGPASS"):
+                    await server.execute("AUTH", REPLICATION_USER, "of another cluster")
 
 
 async def test_exporter_user_may_only_read_metrics(redis: Redis, engine: tuple[str, str]) -> None:

@@ -103,6 +103,10 @@ class RealLab:
     async def wait(self, seconds: float) -> None:
         await asyncio.sleep(PATIENCE * seconds)
 
+    def log(self, name: str) -> str:
+        """Return the log of a server."""
+        return (self._directory / name / "log").read_text(errors="replace")
+
     def address(self, name: str) -> tuple[str, int]:
         return self._addresses[name], PORT
 

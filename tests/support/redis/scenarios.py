@@ -11,6 +11,7 @@ from functools import cache, partial
 from operators.redis.api.resource import API
 from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.operator import clusters
+from operators.redis.security.users import Passwords
 from operators.redis.slots.hash_slots import Slots
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
@@ -218,6 +219,22 @@ def password_given(password: str = "one") -> ScenarioStep:
 def password_changed(password: str) -> ScenarioStep:
     """Change the password in the Secret; the operator reads it at its next resync."""
     return unobserved(edit(SECRET, {"data": _encoded(password=password)}, "secret"))
+
+
+def of_earlier_release(password: str = "") -> ScenarioStep:
+    """Leave the cluster as a release did that had no user of replicas: their primaries have only `default`."""
+
+    def act(stage: Stage) -> None:
+        name, content = f"{NAME}-users", Passwords(password, exporter="reader").content()
+        found = stage.user_client.get(SECRET, stage.namespace, name)
+        data = dict.fromkeys(found["data"]) | _encoded(**content)
+        stage.user_client.merge(SECRET, stage.namespace, name, {"data": data})
+        redis: FakeRedis = stage.database
+        for process in redis.running:
+            process.users.clear()
+            process.settings |= {"masteruser": "default", "masterauth": password}
+
+    return unobserved(ScenarioStep("nodes have no user of replicas", act))
 
 
 def _encoded(**texts: str) -> dict[str, str]:
@@ -433,6 +450,12 @@ SCENARIOS = (
         "change the certificate authority",
         (certificate_changed("second"),),
         given=(certificate_given(), cluster(6, **TLS)),
+    ),
+    Scenario("replicas get a user of their own", (of_earlier_release(),), given=(cluster(6),)),
+    Scenario(
+        "replicas get a user of their own, and the password changes",
+        (password_changed("two"), of_earlier_release("one"), later(7200)),
+        given=(password_given(), cluster(6, **AUTH)),
     ),
     Scenario("password Secret appears after creation", (cluster(6, **AUTH), unobserved(password_given()))),
     Scenario(

@@ -57,7 +57,8 @@ class StubServer:
         marks = "".join(f" [{slot}-<-{node_id(1)}]" for slot in self.importing)
         line = f"{self.id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected {self.slots}{marks}\n"
         user = ["flags", ["on", "nopass"], "passwords", []]
-        found = [INFORMATION, 0, "cluster_state:ok\ncluster_current_epoch:1\n", line, ["masterauth", ""], user]
+        state, given = "cluster_state:ok\ncluster_current_epoch:1\n", (["masterauth", ""], ["masteruser", ""])
+        found = [INFORMATION, 0, state, line, given[0], user, given[1], None]
         settings = [command[2] for command in commands[len(found) :]]
         return [*found, *([name, "20"] if name != "mine.size" else [] for name in settings)]
 

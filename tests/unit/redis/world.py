@@ -10,7 +10,8 @@ from typing import Any
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import RecordedNode
-from operators.redis.client.responses import Follower, Node, NodeReport
+from operators.redis.client.responses import Follower, Node, NodeReport, digest
+from operators.redis.client.server import REPLICATION_USER
 from operators.redis.instance import Instance
 from operators.redis.objects import names
 from operators.redis.objects.names import CONFIG_MARK, USERS_MARK
@@ -34,6 +35,8 @@ SETTINGS = Settings("redis-operator", "example.com/redis")
 PLANNER = Planner(SETTINGS)
 UID = "u-1"
 CURRENT, FORMER = "current", "an earlier one"
+REPLICATION = "r"
+"""Password of the replicas' user, which all nodes use."""
 
 
 def node_id(number: int, incarnation: int = 0) -> str:
@@ -203,7 +206,7 @@ def secrets_of(resource: RedisCluster) -> Secrets:
     """Secrets of a cluster without a password."""
     name = names.users_secret(resource)
     about = {"name": name, "namespace": "default", "uid": "secret-1", "labels": {names.CLUSTER_UID: UID}}
-    content = Passwords("", exporter="e").content()
+    content = Passwords("", exporter="e", replication=REPLICATION, uses_replication=True).content()
     return judge(resource, {name: {"kind": "Secret", "metadata": about, "data": encoded(content)}})
 
 
@@ -260,6 +263,9 @@ def report_of(at: tuple[At, ...], number: int) -> NodeReport:
         replicas=tuple(_followers(at, number)),
         strays=dict(spot.strays or {}),
         trimming=spot.trimming,
+        gives=digest(REPLICATION),
+        gives_as=REPLICATION_USER,
+        admits=(digest(REPLICATION),),
     )
 
 

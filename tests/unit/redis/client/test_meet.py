@@ -62,7 +62,7 @@ class Table:
                 self.known.pop(words[2], None)
                 return "OK"
             case ("CONFIG", _):
-                return ["masterauth", ""]
+                return [words[-1], ""]
         return ["flags", ["on", "nopass"], "passwords", []]
 
     def _nodes(self) -> str:

@@ -68,10 +68,10 @@ class Fake:
                     f"{node_id} 10.0.0.1:6379@16379 {'myself,' * (node_id == me)}master - 0 0 1 connected {slots}\n"
                     for node_id, slots in self.owned.items()
                 )
-            case ["CONFIG", "GET", "masterauth"]:
-                return ["masterauth", ""]
-            case ["ACL", "GETUSER", "default"]:
-                return ["flags", ["on", "nopass"], "passwords", []]
+            case ["CONFIG", "GET", "masterauth" | "masteruser" as name]:
+                return [name, ""]
+            case ["ACL", "GETUSER", name]:
+                return ["flags", ["on", "nopass"], "passwords", []] if name == "default" else None
             case ["TIME"]:
                 return ["1000000", "0"]
             case ["FUNCTION", "LIST", "WITHCODE"]:

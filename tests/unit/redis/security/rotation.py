@@ -6,7 +6,7 @@ The operator runs its real steps on real Secrets, and may crash after each actio
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -23,7 +23,7 @@ from operators.redis.objects.redis_conf import TLS
 from operators.redis.observe import Observed
 from operators.redis.security import secrets
 from operators.redis.security.certificates import MountedCertificates
-from operators.redis.security.users import Passwords
+from operators.redis.security.users import USER, Passwords
 from operators.redis.steps import credentials, provisioning
 from operators.redis.steps.rollout_markers import made_with
 from shared.kubernetes.kinds import Obj
@@ -31,6 +31,7 @@ from shared.kubernetes.pods import Pod
 from shared.pki import ca, certs
 from shared.pki.certs import Pair
 from shared.runtime.plan import Action, Apply, Patch, Step, WriteSecret
+from shared.status.verdict import Progress
 from tests.unit.drawer import Drawer
 from tests.unit.redis.world import NOW, SETTINGS, UID
 
@@ -61,7 +62,9 @@ class Node:
     Attributes:
         files: files that the kubelet mounted last.
         digests: digests of the passwords that the server accepts; empty if it requires none.
+        admits: digests of the passwords of the replicas' user.
         gives: password that the server uses for its primary.
+        gives_as: user as which it authenticates there.
         holds: certificate of the server, and authorities that it trusts.
     """
 
@@ -69,7 +72,9 @@ class Node:
     files: Files
     annotations: dict[str, str]
     digests: tuple[str, ...] = ()
+    admits: tuple[str, ...] = ()
     gives: str = ""
+    gives_as: str = ""
     holds: MountedCertificates | None = None
     restarts: int = 0
 
@@ -77,12 +82,19 @@ class Node:
         self.read()
 
     def read(self) -> None:
-        self.digests, self.gives = self.files.users.digests, self.files.users.current
+        users = self.files.users
+        self.digests, self.admits, (self.gives_as, self.gives) = users.digests, users.admitted, users.link
         self.holds = self.files.mounted
 
     def takes(self, password: str) -> bool:
         """Whether the server accepts a password; one without passwords accepts any."""
         return not self.digests or bool({*Passwords(password).digests} & {*self.digests})
+
+    def admits_replica(self, other: Node) -> bool:
+        """Whether the server accepts another one as a replica, which sends no AUTH without a password."""
+        if not other.gives:
+            return not self.digests
+        return self.takes(other.gives) if other.gives_as == USER else digest(other.gives) in self.admits
 
     def instance(self, number: int) -> Instance:
         running = {"name": "redis", "state": {"running": {}}, "restartCount": self.restarts}
@@ -92,6 +104,7 @@ class Node:
         obj = {"kind": "Pod", "metadata": about, "status": status}
         me = Line(f"{number:040x}", flags=frozenset({"myself", "master"}))
         report = NodeReport(me.id, nodes=(me,), gives=digest(self.gives), takes=self.digests)
+        report = replace(report, gives_as=self.gives_as, admits=self.admits)
         return Instance(number, self.name, Pod.of(obj), obj, report=report)
 
 
@@ -110,9 +123,10 @@ class Lab(Drawer):
     template: dict[str, str] = field(default_factory=dict)
     was: dict[str, datetime] = field(default_factory=dict)
 
-    def begin(self) -> Lab:
+    def begin(self, *, settles: bool = True) -> Lab:
         self.found = dict.fromkeys(secrets.names(self.resource)) | self.found
-        self.settle()
+        if settles:
+            self.settle()
         self.apply()
         self.nodes = [Node(f"demo-{number}", self.files(), dict(self.template)) for number in range(3)]
         return self
@@ -144,8 +158,14 @@ class Lab(Drawer):
 
     def pending_actions(self) -> list[Action]:
         seen = self.seen()
-        actions = [action for step in self.steps() for action in step(seen).actions]
-        return [action for action in actions if not isinstance(action, Apply)]  # Certificates of cert-manager
+        actions = list[Action]()
+        for step in self.steps():  # a chain, which stops where something is to be done first
+            found = step(seen)
+            actions += found.actions
+            if found.progress is not Progress.DONE:
+                break
+        # Without Certificates of cert-manager; settings are changed one by one.
+        return [part for action in actions if not isinstance(action, Apply) for part in _parts(action)]
 
     def step(self, most: int = 1) -> bool:
         """Carry out at most this many actions; return whether any was done."""
@@ -173,7 +193,8 @@ class Lab(Drawer):
             case WriteSecret():
                 self.write(action)
             case SetPasswords():
-                self._node(action.at.name).digests = action.digests
+                node = self._node(action.at.name)
+                node.digests, node.admits = action.digests, action.admitted or node.admits
             case Configure():
                 self._configure(self._node(action.at.name), dict(action.settings))
             case Patch():
@@ -193,6 +214,7 @@ class Lab(Drawer):
     @staticmethod
     def _configure(node: Node, settings: dict[str, str]) -> None:
         node.gives = settings.get("masterauth", node.gives)
+        node.gives_as = settings.get("masteruser", node.gives_as)
         if (file := settings.get("tls-ca-cert-file")) is not None:
             if node.files.mounted is None or file != f"{TLS}/{node.files.mounted.file}":
                 raise Refused("Unable to update TLS configuration.")
@@ -233,7 +255,7 @@ class Lab(Drawer):
             for password, until in self.was.items():
                 assert until <= self.now or node.takes(password), f"{node.name} rejects a client"
             for other in self.nodes:
-                assert node.takes(other.gives), f"{other.name} cannot replicate {node.name}"
+                assert node.admits_replica(other), f"{other.name} cannot replicate {node.name}"
                 self._check_certificates(node, other, judged)
 
     def _check_certificates(self, node: Node, other: Node, judged: secrets.Secrets) -> None:
@@ -243,6 +265,12 @@ class Lab(Drawer):
         assert judged.access.pair is not None
         assert is_trusted(judged.access.pair, node.holds), f"{node.name} does not trust the operator"
         assert node.holds.certificate.issuer in {each.subject for each in certs.read(judged.access.authority)}
+
+
+def _parts(action: Action) -> list[Action]:
+    if not isinstance(action, Configure):
+        return [action]
+    return [replace(action, settings={name: value}) for name, value in action.settings.items()]
 
 
 def is_trusted(pair: Pair, by: MountedCertificates) -> bool:

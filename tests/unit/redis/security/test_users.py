@@ -27,9 +27,13 @@ def sha(password: str) -> str:
     st.none() | TEXT | st.just(""),
     st.lists(st.builds(Former, TEXT, st.datetimes().map(lambda at: at.replace(tzinfo=NOW.tzinfo)))),
     TEXT,
+    TEXT | st.just(""),
+    st.booleans(),
 )
-def test_passwords_survive_a_round_trip(current: str, following: str | None, former: list[Former], own: str) -> None:
-    written = Passwords(current, following, tuple(former), own)
+def test_passwords_survive_a_round_trip(
+    current: str, following: str | None, former: list[Former], own: str, replication: str, uses: bool
+) -> None:
+    written = Passwords(current, following, tuple(former), own, replication, uses and bool(replication))
     assert Passwords.of({"data": encoded(written.content())}) == written
 
 
@@ -49,6 +53,25 @@ def test_users_file_has_digests_and_the_replication_password() -> None:
     assert reader.startswith(f"user exporter on #{sha('e')} -@all +ping ")
     assert gives == "masterauth one"
     assert state.promote(LATER).text.splitlines()[2] == "masterauth two"
+
+
+@pytest.mark.parametrize("current", ["", "one"])
+def test_replicas_use_their_user_after_it_is_in_the_file(current: str) -> None:
+    admits = Passwords(current, exporter="e", replication="r")
+    *_, user = admits.text.splitlines()[: 3 if current else None]
+    accepted = " ".join(sorted(f"#{sha(each)}" for each in ("r", current) if each))
+    assert user == f"user replication on {accepted} ~* &* +@all"
+    assert "masteruser" not in admits.text
+    assert ("masterauth one" in admits.text) is bool(current)
+    assert admits.use_replication().text.splitlines()[-2:] == ["masteruser replication", "masterauth r"]
+    assert admits.use_replication().introduce("two", LATER).promote(LATER).link == ("replication", "r")
+
+
+def test_file_with_another_password_of_replicas_uses_none() -> None:
+    content = dict(Passwords("", exporter="e", replication="r").use_replication().content())
+    content["replicationPassword"] = "another"
+    found = Passwords.of({"data": encoded(content)})
+    assert found == Passwords("", exporter="e", replication="another")
 
 
 def test_users_file_without_password() -> None:
@@ -92,7 +115,13 @@ def test_later_expiry_wins() -> None:
 
 
 def test_representation_has_no_password() -> None:
-    state = Passwords("hunter2").introduce("correct horse", LATER).promote(LATER).introduce("battery staple", LATER)
+    state = (
+        Passwords("hunter2", replication="tr0ub4dor")
+        .introduce("correct horse", LATER)
+        .promote(LATER)
+        .introduce("battery staple", LATER)
+    )
     assert "hunter2" not in repr(state)
+    assert "tr0ub4dor" not in repr(state)
     assert "horse" not in repr(state)
     assert "staple" not in repr(state)

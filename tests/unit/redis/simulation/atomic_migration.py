@@ -98,6 +98,8 @@ def _finish(redis: FakeRedis, process: Process, job: Migration) -> None:
         job.message = "Connection lost to target"
     elif node.me.primary or job.slots & ~node.me.slots:
         job.message = "Slots are no longer owned by myself"
+    elif not target.admits(process):
+        job.message = "Received error during handshake to target: -WRONGPASS"
     elif target.pod in redis.full:
         job.message = "Target node is out of memory"
     else:

@@ -26,6 +26,7 @@ class Command:
         name: name of that claim or pod.
         settings: settings from redis.conf and from flags.
         passwords: SHA-256 of the passwords of the user `default`.
+        users: SHA-256 of the passwords of each other user.
     """
 
     disk: str
@@ -34,6 +35,7 @@ class Command:
     tag: str = "7.0.15"
     settings: Mapping[str, str] = field(default_factory=dict)
     passwords: frozenset[str] = frozenset()
+    users: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def version(self) -> str:
@@ -66,9 +68,10 @@ def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
         }
         settings, users = _read([word for word in given if word in files], files)
         settings |= _flags(given)
-        return Command(
-            kept["uid"], kept["name"], engine, container["image"].rpartition(":")[2], settings, _passwords(users)
-        )
+        passwords = _passwords(users)
+        opens = passwords.pop("default", frozenset())
+        tag = container["image"].rpartition(":")[2]
+        return Command(kept["uid"], kept["name"], engine, tag, settings, opens, passwords)
     return None
 
 
@@ -136,6 +139,7 @@ def _flags(given: list[str]) -> dict[str, str]:
     }
 
 
-def _passwords(users: list[str]) -> frozenset[str]:
-    default = [line for line in users if line.split()[:2] == ["user", "default"]]
-    return frozenset(word[1:] for line in default for word in line.split() if word.startswith("#"))
+def _passwords(users: list[str]) -> dict[str, frozenset[str]]:
+    """Return the digests of the passwords of each user."""
+    lines = [line.split() for line in users]
+    return {words[1]: frozenset(word[1:] for word in words if word.startswith("#")) for words in lines}

@@ -548,18 +548,25 @@ class Course:
 
         await self.go(ScenarioStep(f"{', '.join(foreign)} get the former addresses of {', '.join(own)}", act))
 
-    async def _lead_astray(self) -> None:
-        """Leave the link of a replica at the former address of its primary, which another tenant has."""
+    async def _lead_astray(self, *, is_hostile: bool | None = None) -> None:
+        """Leave the link of a replica at the former address of its primary, which another tenant has.
+
+        Args:
+            is_hostile: whether that server accepts any password; None to draw it.
+        """
         replicas = [process for process in self.servers if process.node.me.primary]
         foreign = [process for process in self.redis.running if process.cluster == OTHER and process.node.me.slots]
         if not replicas or not foreign:
             return
         replica, other = self.chance.choice(replicas), self.chance.choice(foreign)
+        accepts = self.chance.random() < 0.5 if is_hostile is None else is_hostile
 
         def act(_: FakeRedis) -> None:
             replica.source, replica.linked, replica.syncing = (other.address, other.port), False, 0.0
+            other.is_hostile = accepts
 
-        await self.go(to_redis(f"the link of {replica.pod} stays at an address that {other.pod} has", act))
+        which = f"{other.pod}{', which accepts any password,' if accepts else ''}"
+        await self.go(to_redis(f"the link of {replica.pod} stays at an address that {which} has", act))
 
     async def _hold_claim(self) -> None:
         """Let another user create the claim of a pod that does not exist yet."""

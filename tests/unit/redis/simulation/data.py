@@ -136,6 +136,7 @@ def replicate(redis: FakeRedis, process: Process) -> None:
         if not _begins_transfer(redis, process, primary):
             return
         redis.guard.may_overwrite(redis, node, source)
+    redis.guard.may_copy(process, primary)
     process.linked, process.since, process.requested, process.syncing = True, redis.now, 0.0, 0.0
     if (node.history, node.offset) != (source.history, source.offset):
         node.keys, node.history, node.offset = dict(source.keys), source.history, source.offset
@@ -174,8 +175,8 @@ def _serves_replicas(primary: Process) -> bool:
 
 
 def _accepts(process: Process, primary: Process) -> bool:
-    """Whether the primary accepts the replica's password."""
-    return not primary.passwords or primary.opens(process.config("masterauth"))
+    """Whether the primary accepts the replica now, as if it connected again at any moment."""
+    return primary.admits(process)
 
 
 def _continues(node: Node, source: Node) -> bool:

@@ -180,6 +180,7 @@ class FakeRedis:
             node.known[node.id] = Known(node.id, address)
         process = Process(uid, name, address, start.disk, node, start.engine, start.version, began=self.now)
         process.settings, process.passwords, process.tls = dict(start.settings), set(start.passwords), start.tls
+        process.users = {name: set(passwords) for name, passwords in start.users.items()}
         process.run_id = fake_id("run", uid, self.begun)
         node.history, node.offset, node.former = fake_id("history", self.begun), 0, ""
         if not process.persistent:

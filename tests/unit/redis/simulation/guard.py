@@ -170,6 +170,11 @@ class Guard:
             if node.family in families:
                 node.family = min(owning or families)
 
+    def may_copy(self, process: Process, primary: Process) -> None:
+        """Require that a replica is connected to a server of its own cluster, or to one that accepts any password."""
+        if process.cluster != primary.cluster and not primary.is_hostile:
+            self.fail(f"{process.pod} copies {primary.pod}, a server of another cluster")
+
     def may_overwrite(self, redis: FakeRedis, replica: Node, primary: Node) -> None:
         """Check that a full resync discards no only copy."""
         if missing := self.only_copies(redis, replica):

@@ -66,6 +66,8 @@ class Process:
         hangs: whether it does not respond.
         settings: settings of the command line and CONFIG SET, over the defaults.
         passwords: SHA-256 of the passwords of the user `default`; empty if no password is required.
+        users: SHA-256 of the passwords of each other user.
+        is_hostile: whether replicas need no password: a server of another program accepts any.
         source: address and port that it replicates from (master_host); empty until it knows one. Gossip that changes
             the address of its primary does not change it.
         peer: run id of the server that it is connected to.
@@ -93,6 +95,8 @@ class Process:
     hangs: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     passwords: set[str] = field(default_factory=set)
+    users: dict[str, set[str]] = field(default_factory=dict)
+    is_hostile: bool = False
     tls: bool = False
     run_id: str = ""
     source: tuple[str, int] = ("", 0)
@@ -179,6 +183,16 @@ class Process:
     def opens(self, password: str) -> bool:
         """Whether a password is accepted."""
         return not self.passwords or digest(password) in self.passwords
+
+    def admits(self, other: Process) -> bool:
+        """Whether a server accepts another one that authenticates with masteruser and masterauth.
+
+        Without masterauth, that one sends no AUTH (REPL_STATE_SEND_HANDSHAKE in replication.c).
+        """
+        user, password = other.config("masteruser") or "default", other.config("masterauth")
+        if self.is_hostile or not password:
+            return self.is_hostile or not self.passwords
+        return self.opens(password) if user == "default" else digest(password) in self.users.get(user, ())
 
     def config(self, setting: str) -> str:
         """Return the value of a setting."""

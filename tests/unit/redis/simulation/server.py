@@ -309,27 +309,32 @@ def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
 
 
 def _set_user(redis: FakeRedis, process: Process, words: Words) -> str:
-    """Carry out ACL SETUSER default: set its passwords. Permissions are not simulated."""
-    if words[2] != b"default":
-        return "OK"
+    """Carry out ACL SETUSER: set the passwords of a user. Permissions are not simulated."""
+    name = words[2].decode()
+    passwords = process.passwords if name == "default" else process.users.setdefault(name, set())
     for rule in (word.decode() for word in words[3:]):
         if rule in ("resetpass", "reset", "nopass"):
-            process.passwords = set()
+            passwords.clear()
         elif rule[:1] in "><#!" and rule:
             hashed = digest(rule[1:]) if rule[0] in "><" else rule[1:]
-            (process.passwords.add if rule[0] in ">#" else process.passwords.discard)(hashed)
+            (passwords.add if rule[0] in ">#" else passwords.discard)(hashed)
     redis.settle(f"the operator sets the user of {process.pod}")
     return "OK"
 
 
 def _list_users(_: FakeRedis, process: Process, __: Words) -> list[str]:
-    opens = " ".join(f"#{hashed}" for hashed in sorted(process.passwords)) or "nopass"
-    return [f"user default on {opens} sanitize-payload ~* &* +@all"]
+    users = {"default": process.passwords, **process.users}
+    opens = {name: " ".join(f"#{hashed}" for hashed in sorted(passwords)) for name, passwords in users.items()}
+    return [f"user {name} on {opens[name] or 'nopass'} sanitize-payload ~* &* +@all" for name in users]
 
 
-def _user(_: FakeRedis, process: Process, __: Words) -> list[Any]:
-    flags = ["on", "sanitize-payload", *([] if process.passwords else ["nopass"])]
-    pairs = {"flags": flags, "passwords": sorted(process.passwords), "commands": "+@all", "keys": "~*"}
+def _user(_: FakeRedis, process: Process, words: Words) -> list[Any] | None:
+    name = words[2].decode()
+    passwords = process.passwords if name == "default" else process.users.get(name)
+    if passwords is None:
+        return None
+    flags = ["on", "sanitize-payload", *([] if passwords or name != "default" else ["nopass"])]
+    pairs = {"flags": flags, "passwords": sorted(passwords), "commands": "+@all", "keys": "~*"}
     return [part for pair in (pairs | {"channels": "&*", "selectors": []}).items() for part in pair]
 
 

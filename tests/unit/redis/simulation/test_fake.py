@@ -212,6 +212,22 @@ async def test_clients_and_replicas_need_the_password(lab: GuardedLab) -> None:
     assert lab.process("f").linked
 
 
+async def test_replicas_authenticate_as_a_user_of_the_primary(lab: GuardedLab) -> None:
+    """The same on real servers: tests/containers/redis/test_replication_user.py."""
+    for name, value in (("masteruser", "replication"), ("masterauth", "secret")):
+        await lab.server("f").execute("CONFIG", "SET", name, value)
+    await lab.wait(SEEN)
+    assert not lab.process("f").linked
+    primary = lab.server("c")
+    assert await primary.execute("ACL", "GETUSER", "replication") is None
+    await primary.execute("ACL", "SETUSER", "replication", "reset", "on", f"#{digest('other')}", "+@all")
+    await lab.wait(SEEN)
+    assert not lab.process("f").linked
+    await primary.execute("ACL", "SETUSER", "replication", f"#{digest('secret')}")
+    await lab.wait(SEEN)
+    assert lab.process("f").linked
+
+
 async def test_faults_lose_a_command_or_its_answer() -> None:
     lab = await GuardedLab.begin("")
     lab.redis.fault = lambda what: False if "MEET" in what else None

@@ -89,7 +89,7 @@ def cluster_is_reported_as_new(patch: pytest.MonkeyPatch) -> None:
 
 
 async def replica_is_led_astray(course: Course) -> None:
-    await course._lead_astray()
+    await course._lead_astray(is_hostile=True)
 
 
 async def finalizers_are_emptied(course: Course) -> None:

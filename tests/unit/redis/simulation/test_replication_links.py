@@ -1,7 +1,7 @@
 """Replicas that stay connected to a former address of their primary, which a server of another cluster gets.
 
 Gossip changes the address of a node in the view of a replica, and does not move its link. Servers check no identity on
-that link: the replica drops its data and copies that of the foreign server.
+that link: unless the foreign server refuses the password of the replica, the replica drops its data and copies it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.testing.harness.scenario import apply, later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
-from tests.support.redis.scenarios import NAME, OTHER, REDIS, cluster, lost
+from tests.support.redis.scenarios import NAME, OTHER, REDIS, addresses_swapped, cluster, lost
 from tests.unit.redis.simulation.bus import GossipEntry, Message, process_gossip
 from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.database import FakeRedis
@@ -40,11 +40,16 @@ async def begun() -> tuple[ScenarioRun, FakeRedis]:
     return run, redis
 
 
-def lead_astray(redis: FakeRedis) -> tuple[Process, Process]:
-    """Leave the link of a replica at an address that a primary of another tenant has by now."""
+def lead_astray(redis: FakeRedis, *, is_hostile: bool = False) -> tuple[Process, Process]:
+    """Leave the link of a replica at an address that a primary of another tenant has by now.
+
+    Args:
+        is_hostile: whether that server accepts any password.
+    """
     replica = next(process for process in redis.running if process.cluster == NAME and process.node.me.primary)
     foreign = next(process for process in redis.running if process.cluster == OTHER and process.node.me.slots)
     replica.source, replica.linked, replica.syncing = (foreign.address, foreign.port), False, 0.0
+    foreign.is_hostile = is_hostile
     return replica, foreign
 
 
@@ -60,10 +65,36 @@ def mine(run: ScenarioRun) -> Obj:
     return next(found for found in run.stage.find() if found["metadata"]["name"] == NAME)
 
 
+async def test_replica_at_the_address_of_a_foreign_server_keeps_its_keys() -> None:
+    """A RedisCluster of another tenant, without spec.auth, refuses the password of the replica."""
+    run, redis = await begun()
+    replica, foreign = lead_astray(redis)
+    before = dict(replica.node.keys)
+    later(30).act(run.stage)
+    redis.advance()
+    assert before.keys() <= replica.node.keys.keys()
+    assert FOREIGN not in replica.node.keys
+    assert not replica.linked
+    await run.wait(20)
+    assert accessors.condition(mine(run), "Ready")["status"] == "True"
+    assert is_truthful(redis, mine(run))
+    assert replica.source != (foreign.address, foreign.port)
+    run.world.require_safe()
+
+
+async def test_no_replica_copies_another_cluster_whose_pods_get_the_addresses_of_its_own() -> None:
+    run, redis = await begun()
+    await run.run_steps((addresses_swapped(),))
+    await run.wait(20, times=2)
+    assert not redis.violations
+    assert accessors.condition(mine(run), "Ready")["status"] == "True"
+    run.world.require_safe()
+
+
 @pytest.mark.parametrize("seconds", [0.25, 30.0], ids=["before it syncs", "after it copied foreign keys"])
 async def test_replica_at_the_address_of_a_foreign_server_is_connected_to_its_primary(seconds: float) -> None:
     run, redis = await begun()
-    replica, foreign = lead_astray(redis)
+    replica, foreign = lead_astray(redis, is_hostile=True)
     later(seconds).act(run.stage)
     redis.advance()
     if seconds > 1:
@@ -95,7 +126,7 @@ async def test_gossip_does_not_move_the_link() -> None:
 
 async def test_data_of_a_foreign_server_is_not_served_after_the_primary_fails() -> None:
     run, redis = await begun()
-    replica, foreign = lead_astray(redis)
+    replica, foreign = lead_astray(redis, is_hostile=True)
     primary = next(process for process in redis.running if process.node.id == replica.node.me.primary)
     later(30).act(run.stage)
     redis.advance()

@@ -114,6 +114,10 @@ def test_mounted_secrets_exist_before_the_pods() -> None:
     assert isinstance(write, WriteSecret)
     assert write.token, "the password of the exporter is generated when the Secret is written"
     lab.do(write)
+    (write,) = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
+    assert isinstance(write, WriteSecret)
+    assert write.token == "replicationPassword"
+    lab.do(write)
     assert provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS, "the password is not set yet"
     lab.give("one")
     (write,) = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
@@ -135,9 +139,10 @@ def test_exporter_password_survives_the_loss_of_the_other_content() -> None:
         "app.kubernetes.io/instance": "demo",
         "app.kubernetes.io/managed-by": SETTINGS.operator,
     }
-    (write,) = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
-    assert isinstance(write, WriteSecret)
-    lab.do(write)
+    for _ in range(2):
+        (write,) = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
+        assert isinstance(write, WriteSecret)
+        lab.do(write)
     passwords = lab.judged().passwords
     assert passwords is not None
     assert (passwords.current, passwords.exporter) == ("one", before)
@@ -162,8 +167,7 @@ def test_certificates_are_issued_in_order_from_authority_to_mounted_secret() -> 
         for action in step.actions:
             lab.do(action)
     assert messages == [
-        "Creating the Secret with the users of the nodes.",
-        "Creating the Secret with the users of the nodes.",
+        *["Creating the Secret with the users of the nodes."] * 3,
         "Issuing certificates: there is no certificate authority yet.",
         "Issuing certificates: demo-server-tls: no usable certificate; demo-client-tls: no usable certificate.",
         "Updating the certificates that servers mount: first certificate.",
@@ -173,7 +177,7 @@ def test_certificates_are_issued_in_order_from_authority_to_mounted_secret() -> 
 
 def test_certificates_are_requested_from_cert_manager_without_waiting() -> None:
     lab = Lab(resource=wished(tls={"mode": "certManager", "issuer": {"name": "ours"}}))
-    for _ in range(2):
+    for _ in range(3):
         for action in provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions:
             if isinstance(action, WriteSecret):
                 lab.do(action)
@@ -186,7 +190,7 @@ def test_certificates_without_an_issuer_stop_no_repair() -> None:
     """The spec is invalid; it may have bypassed admission."""
     lab = Lab(resource=wished(tls={"mode": "certManager"}))
     formed = RedisCluster.parse(lab.resource.obj | {"status": {"formed": True}})
-    for _ in range(2):  # the Secret with the users
+    for _ in range(3):  # the Secret with the users
         for action in provisioning.renew_secrets(SETTINGS, formed, lab.seen(), NOW).actions:
             lab.do(action)
     assert provisioning.renew_secrets(SETTINGS, formed, lab.seen(), NOW) == PASS
