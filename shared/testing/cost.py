@@ -147,7 +147,7 @@ class _Moment:
     """Moment from which costs are measured."""
 
     def __init__(self) -> None:
-        self._cpu, self._wall, self._waited = time.process_time(), time.perf_counter(), _waited()
+        self._cpu, self._wall, self._waits = time.process_time(), time.perf_counter(), _waits()
 
     def cpu_seconds(self) -> float:
         """Return the CPU time of the process since then."""
@@ -156,15 +156,18 @@ class _Moment:
     def occupied_seconds(self) -> float:
         """Return for how long the event loop has been occupied since then.
 
-        While the main thread waits for a CPU, a thread that would let it run may use another. It occupies nothing.
+        When the timer is due, the main thread waits for a CPU first. A thread that would let it run may use another
+        CPU meanwhile, which occupies nothing. Only then does it wait for the interpreter's lock, and for a CPU each
+        time it looks for the lock. The first wait is taken to be their mean.
         """
-        waited = _waited() - self._waited
-        return min(self.cpu_seconds(), time.perf_counter() - self._wall - waited)
+        waited, runs = (now - before for now, before in zip(_waits(), self._waits, strict=True))
+        return min(self.cpu_seconds(), time.perf_counter() - self._wall - waited / max(1, runs))
 
 
-def _waited() -> float:
-    """Return for how many seconds the main thread could run and had no CPU."""
-    return int((_PROCESS / "schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+def _waits() -> tuple[float, int]:
+    """Return for how many seconds the main thread could run and had no CPU, and how often it got one."""
+    _, waited, runs = (_PROCESS / "schedstat").read_text(encoding="ascii").split()
+    return int(waited) / 1e9, int(runs)
 
 
 def _innermost(frame: FrameType) -> str:
