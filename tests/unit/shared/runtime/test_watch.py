@@ -59,7 +59,7 @@ class Bench:
         def plan(resource: Obj, observed: list[str], now: datetime) -> Plan:
             return Plan((), Verdict(), {"names": observed})
 
-        async def call(_: Any) -> NoReturn:
+        async def call(*_: Any) -> NoReturn:
             raise AssertionError
 
         controller: Any = Controller("op", kind, (owned,), lambda obj: obj, observe, plan, call)
