@@ -165,9 +165,8 @@ class FakeRedis:
         """Start a server on its disk."""
         self.begun += 1
         file = start.settings.get("cluster-config-file", "nodes.conf")
-        if self.files.setdefault(start.disk, file) != file:
-            self.files[start.disk] = file
-            former = self.disks.pop(start.disk)
+        used, self.files[start.disk] = self.files.get(start.disk, file), file
+        if used != file and (former := self.disks.pop(start.disk, None)):  # its directory may have been deleted
             if start.settings.get("appendonly") == "yes":  # the log of writes is in another file, and is loaded
                 self.disks[start.disk] = Node(start.name, keys=former.keys)
             else:
