@@ -121,7 +121,7 @@ class _Watch:
         """End an occupation."""
         if self._began.cpu_seconds() > max(self._cost.seconds, _SAMPLE_SECONDS):
             # A thread that has just released the interpreter's lock is still where it had it.
-            where = self._sample or self._frames()
+            where = "\nand at its end:\n".join(filter(None, (self._sample, self._frames())))
             if (spent := self._began.occupied_seconds()) > self._cost.seconds:
                 self._cost.seconds, self._cost.where = spent, where
         else:
@@ -134,7 +134,7 @@ class _Watch:
             if (began := self._began).cpu_seconds() > _SAMPLE_SECONDS:
                 frames = self._frames()
                 if began is self._began:
-                    self._sample = frames
+                    self._sample = self._sample or frames
 
     def _frames(self) -> str:
         """Return the innermost frames of all threads but the sampler, those of the event loop first."""

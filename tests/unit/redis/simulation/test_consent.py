@@ -94,9 +94,9 @@ async def test_former_primary_does_not_replace_its_successor_whose_data_is_on_an
     assert redis.named(replica).node.me.slots
     redis.failing.clear()
     await run(play, (moved((primary, replica)), later(30)))
-    assert ready(play)["reason"] == "SlotsUnserved"
+    assert ready(play)["reason"] == "DataAway"
     await run(play, (moved([primary], [at[primary]]), later(30), later(30)))
-    assert ready(play)["reason"] == "SlotsUnserved"
+    assert ready(play)["reason"] == "DataAway"
     assert f"the data of {replica} is on {at[replica]}" in ready(play)["message"]
     await run(play, (moved([replica], [at[replica]]), later(60)))
     assert ready(play)["reason"] == "Ready"
