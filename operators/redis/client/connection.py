@@ -26,7 +26,7 @@ from redis.asyncio.connection import Connection
 from redis.exceptions import ConnectionError as CutOff
 from redis.exceptions import RedisError as LibraryError
 
-from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
+from operators.redis.client.errors import Denied, Loading, Refused, Unreachable, sure
 from operators.redis.client.server import Access, Command, Connect, Endpoint, Server
 from shared.observability import tracing
 from shared.pki import verify
@@ -138,9 +138,7 @@ class ServerConnection:
 
     async def execute(self, *command: str | int | bytes) -> Any:
         (answer,) = await self.pipe((command,))
-        if isinstance(answer, Refused):
-            raise answer
-        return answer
+        return sure(answer)
 
     async def pipe(self, commands: Sequence[Command]) -> list[Any]:
         if not commands:

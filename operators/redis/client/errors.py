@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from shared.runtime.errors import DatabaseError
 
 
@@ -38,6 +40,17 @@ class Refused(RedisError):
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
         self.code = code or message.split(" ", 1)[0]
+
+
+def sure(answer: Any) -> Any:
+    """Return an answer, without which the work cannot continue.
+
+    Raises:
+        Refused: the answer is an error.
+    """
+    if isinstance(answer, Refused):
+        raise answer
+    return answer
 
 
 class Denied(Refused):

@@ -7,9 +7,7 @@ Source: clusterCommand in src/cluster.c of Valkey 9.0; tested with Valkey 9.1.2.
 
 from __future__ import annotations
 
-from typing import Any
-
-from operators.redis.client.errors import Refused
+from operators.redis.client.errors import sure
 from operators.redis.client.responses import mapping
 from operators.redis.client.server import Command, Server
 from operators.redis.slots.hash_slots import Slots
@@ -37,10 +35,4 @@ async def count_keys(server: Server, slots: Slots) -> list[int]:
     several = range(1, await count_databases(server))
     in_others = [command for number in several for command in (("SELECT", number), *counts)]
     answers = await server.pipe([*counts, *in_others, *([("SELECT", 0)] if several else [])])
-    return [sum(map(_sure, answers[at :: len(counts) + 1])) for at in range(len(counts))]
-
-
-def _sure(answer: Any) -> int:
-    if isinstance(answer, Refused):
-        raise answer
-    return int(answer)
+    return [sum(int(sure(answer)) for answer in answers[at :: len(counts) + 1]) for at in range(len(counts))]

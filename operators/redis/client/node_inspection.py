@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from operators.redis.client import responses
-from operators.redis.client.errors import Refused, Unreachable
+from operators.redis.client.errors import Unreachable, sure
 from operators.redis.client.key_counts import count_keys
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import REPLICATION_USER, Command, Server
@@ -48,10 +48,7 @@ async def request_report(server: Server, settings: Collection[str] = ()) -> Sequ
         RedisError: the node is unreachable, or answers with an error.
     """
     found = await server.pipe((*COMMANDS, *(("CONFIG", "GET", name) for name in settings)))
-    for answer in found:
-        if isinstance(answer, Refused):
-            raise answer
-    return found
+    return [sure(answer) for answer in found]
 
 
 def report_of(found: Sequence[Any]) -> NodeReport:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from operators.redis.client.errors import Refused, TargetFull, TargetNotReplicating
+from operators.redis.client.errors import Refused, TargetFull, TargetNotReplicating, sure
 from operators.redis.client.responses import Facts, own_followers
 from operators.redis.client.server import Command
 from operators.redis.migration.participants import End
@@ -81,8 +81,7 @@ async def await_replica(target: End) -> None:
     written, *_, replicas = await target.server.pipe(COMMANDS)
     if isinstance(written, Refused) and written.code == "OOM":
         raise TargetFull(f"{target.name} has no memory for further keys. Raise maxmemory, or add primaries.", "OOM")
-    if isinstance(written, Refused):
-        raise written
+    sure(written)
     require_acknowledged(target, replicas)
 
 

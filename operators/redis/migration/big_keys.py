@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from operators.redis.client.errors import Refused
+from operators.redis.client.errors import Refused, sure
 from operators.redis.client.responses import mapping
 from operators.redis.client.server import Command, Server
 from operators.redis.migration.participants import End
@@ -75,5 +75,4 @@ async def _restore(end: End, former: Mapping[str, int]) -> None:
 async def _set(server: Server, desired: Mapping[str, int]) -> None:
     commands: list[Command] = [("CONFIG", "SET", name, value) for name, value in desired.items()]
     for answer in await server.pipe(commands):
-        if isinstance(answer, Refused):
-            raise answer
+        sure(answer)

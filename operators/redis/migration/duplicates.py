@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from operators.redis.client.errors import Refused, Unreachable
+from operators.redis.client.errors import Refused, Unreachable, sure
 from operators.redis.client.server import Command, Server
 from operators.redis.migration.participants import End
 from operators.redis.slots.slot_planner import Doubt
@@ -162,8 +162,7 @@ async def discard(target: Server, copies: Mapping[bytes, str]) -> None:
     """Delete keys at the target of an open slot whose value has this SHA-1."""
     commands: list[Command] = [("EVAL", _DISCARD, 1, key, digest) for key, digest in copies.items()]
     for answer in await _evaluate(target, commands, imported=True):
-        if isinstance(answer, Refused):
-            raise answer
+        sure(answer)
 
 
 async def _end_transfers(target: Server, source: End, *, also_of_others: bool = False) -> None:

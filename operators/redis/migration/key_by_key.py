@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from operators.redis.client.errors import Loading, Refused, SlotStuck, TargetFull, TargetNotReplicating
+from operators.redis.client.errors import Loading, Refused, SlotStuck, TargetFull, TargetNotReplicating, sure
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Command
 from operators.redis.lifecycles import SLOT, SlotEvent, SlotState
@@ -188,14 +188,14 @@ class KeyByKeyPath:
         empty: list[int] = []
         occupied: list[int] = []
         for slot, foreign, count in zip(slots, at_target, at_source, strict=True):
-            if _sure(foreign):
+            if sure(foreign):
                 self._give_up(
                     slot,
                     f"{self.target.name} has {foreign} keys of unknown origin in slot {slot}, which "
                     f"{self.source.name} owns. Inspect them (CLUSTER GETKEYSINSLOT), and delete them there.",
                 )
             else:
-                (occupied if _sure(count) else empty).append(slot)
+                (occupied if sure(count) else empty).append(slot)
         return empty, occupied
 
     async def _move_batches(self, slots: Iterable[int], most: int) -> None:
@@ -244,7 +244,7 @@ class KeyByKeyPath:
         for slot, answer in zip(giving, replies, strict=False):
             self._record_failure(slot, answer)
         listed = zip(slots, replies[len(giving) :], strict=True)
-        return {slot: _sure(keys) for slot, keys in listed if slot not in self.stuck}
+        return {slot: sure(keys) for slot, keys in listed if slot not in self.stuck}
 
     async def _empty(self, rest: dict[int, list[bytes]]) -> None:
         """Move keys until time is up, and hand over the slots without keys.
@@ -303,10 +303,10 @@ class KeyByKeyPath:
         listed: dict[int, list[bytes]] = {slot: [] for slot in done if slot in empty}
         if left := [slot for slot in done if slot not in empty]:
             keys_left = await self.source.server.pipe([*map(self._list_command, left)])
-            listed |= {slot: _sure(keys) for slot, keys in zip(left, keys_left, strict=True)}
+            listed |= {slot: sure(keys) for slot, keys in zip(left, keys_left, strict=True)}
         for (slot, keys), reply, remaining in zip(moving.items(), replies[::2], replies[1::2], strict=True):
             if not await self._judge(slot, keys, reply, remaining, listed.get(slot)):
-                (listed[slot],) = map(_sure, await self.source.server.pipe([self._list_command(slot)]))
+                (listed[slot],) = map(sure, await self.source.server.pipe([self._list_command(slot)]))
         return listed
 
     async def _judge(self, slot: int, keys: list[bytes], reply: Any, remaining: Any, left: list[bytes] | None) -> bool:
@@ -335,7 +335,7 @@ class KeyByKeyPath:
             self._failures[slot] = 0 if count else self._failures[slot]
         elif reply.code == "IOERR":
             self.throttle.restart()  # the target may be slow: allow each MIGRATE more time
-            await self._remove_late(slot, duplicates.parse_remaining(keys, _sure(remaining)))
+            await self._remove_late(slot, duplicates.parse_remaining(keys, sure(remaining)))
             if self._failures[slot] >= MAX_TRIES:
                 self._halt(slot, reply)
         else:
@@ -448,7 +448,7 @@ class KeyByKeyPath:
 
     async def _confirm(self) -> None:
         for answer in await self.source.server.pipe(self._confirmations()):
-            _sure(answer)
+            sure(answer)
 
     def _advance(self, slots: Iterable[int], event: SlotEvent) -> None:
         """Take the transition of slots before its commands are sent; an illegal one raises."""
@@ -502,14 +502,3 @@ def slot_state(slot: int, source: NodeReport, target: NodeReport) -> SlotState:
     if importing:
         return SlotState.OPEN if migrating else SlotState.IMPORTING
     return SlotState.MIGRATING if migrating else SlotState.OWNED
-
-
-def _sure(answer: Any) -> Any:
-    """Return a reply without which the migration cannot continue.
-
-    Raises:
-        Refused: the server answered with an error.
-    """
-    if isinstance(answer, Refused):
-        raise answer
-    return answer

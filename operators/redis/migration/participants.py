@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from operators.redis.api.engine_versions import Engine, Features, features
-from operators.redis.client.errors import RedisError, Refused, Unreachable
+from operators.redis.client.errors import RedisError, Refused, Unreachable, sure
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Access, Command, Connect, Endpoint, Server
@@ -46,9 +46,7 @@ class SingleConnection:
 
     async def execute(self, *command: str | int | bytes) -> Any:
         (answer,) = await self.pipe((command,))
-        if isinstance(answer, Refused):
-            raise answer
-        return answer
+        return sure(answer)
 
     async def pipe(self, commands: Sequence[Command]) -> list[Any]:
         if self.failure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from operators.redis.api.engine_versions import Engine, features
-from operators.redis.client.errors import Refused
+from operators.redis.client.errors import Refused, sure
 from operators.redis.client.server import Access, Connect, Endpoint
 from operators.redis.migration.participants import End, Ends
 from operators.redis.migration.slot_closing import set_slots, with_keys
@@ -80,7 +80,5 @@ async def _uncounted(end: End) -> int:
     counted = report.me.slots | Slots.of(*report.me.importing)
     commands = [("MULTI",), ("DBSIZE",), *(("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in counted), ("EXEC",)]
     *_, answers = await end.server.pipe(commands)
-    if isinstance(answers, Refused):
-        raise answers
-    total, *counts = answers
+    total, *counts = sure(answers)
     return max(int(report.trimming), int(total) - sum(map(int, counts)))

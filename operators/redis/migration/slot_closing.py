@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from operators.redis.client.errors import Refused, SlotStuck
+from operators.redis.client.errors import SlotStuck, sure
 from operators.redis.client.key_counts import count_keys
 from operators.redis.client.server import Access, Command, Connect, Endpoint
 from operators.redis.migration.participants import End, Ends
@@ -74,5 +74,4 @@ async def set_slots(end: End, desired: Sequence[tuple[int | str, ...]]) -> None:
     """
     commands: list[Command] = [("CLUSTER", "SETSLOT", *words) for words in desired]
     for answer in await end.server.pipe(commands):
-        if isinstance(answer, Refused):
-            raise answer
+        sure(answer)

@@ -159,15 +159,18 @@ def starts_waiting(resource: RedisCluster, template: str = "") -> bool:
 
 def is_started_waiting(pod_obj: Obj | None) -> bool:
     """Return whether each process of a pod keeps its replicas waiting, by the template that it was made of."""
-    containers = ((pod_obj or {}).get("spec") or {}).get("containers") or ()
-    return any(f"--{DELAY}" in (each.get("args") or ()) for each in containers if each.get("name") == CONTAINER)
+    return f"--{DELAY}" in (_server_of(pod_obj).get("args") or ())
 
 
 def is_started_afresh(pod_obj: Obj | None) -> bool:
     """Return whether each process of a pod is a new node (`starts_afresh`), by the template that it was made of."""
+    return any(variable["name"] == LAST_RUN_VARIABLE for variable in _server_of(pod_obj).get("env") or ())
+
+
+def _server_of(pod_obj: Obj | None) -> Obj:
+    """Return the container of the server of a pod; an empty one if there is none."""
     containers = ((pod_obj or {}).get("spec") or {}).get("containers") or ()
-    variables = (each for given in containers if given.get("name") == CONTAINER for each in given.get("env") or ())
-    return any(variable["name"] == LAST_RUN_VARIABLE for variable in variables)
+    return next((each for each in containers if each.get("name") == CONTAINER), {})
 
 
 def arguments(resource: RedisCluster, template: str = "", origin: str = "") -> list[str]:

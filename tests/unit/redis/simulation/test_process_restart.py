@@ -28,10 +28,8 @@ def container_restarts(before: dict[bytes, Entry]) -> ScenarioStep:
     return unobserved(ScenarioStep("the container of a primary restarts", lambda stage: act(stage.database)))
 
 
-@pytest.mark.parametrize("absent", [False, True], ids=["operator runs", "operator is down"])
-@pytest.mark.parametrize("given", [cluster(6, **VOLATILE), in_memory(6, **VOLATILE)], ids=["volumes", "no volumes"])
-async def test_primary_without_persistence_does_not_resume_empty(given: ScenarioStep, *, absent: bool) -> None:
-    """The replicas would copy the empty data set before an election begins."""
+async def restarted(given: ScenarioStep, *, absent: bool) -> FakeRedis:
+    """Restart the container of a primary, and check that no key is lost."""
     run, before = ScenarioRun(World(REDIS)), dict[bytes, Entry]()
     await run.run_steps((given,))
     steps = (container_restarts(before),)
@@ -41,6 +39,14 @@ async def test_primary_without_persistence_does_not_resume_empty(given: Scenario
     after = values(redis)
     assert before
     assert {key for key, value in before.items() if after.get(key) != value and not value.expires} == set()
+    return redis
+
+
+@pytest.mark.parametrize("absent", [False, True], ids=["operator runs", "operator is down"])
+@pytest.mark.parametrize("given", [cluster(6, **VOLATILE), in_memory(6, **VOLATILE)], ids=["volumes", "no volumes"])
+async def test_primary_without_persistence_does_not_resume_empty(given: ScenarioStep, *, absent: bool) -> None:
+    """The replicas would copy the empty data set before an election begins."""
+    redis = await restarted(given, absent=absent)
     assert redis.state()[0]["replicas by primary"] == [1, 1, 1]
 
 
@@ -61,15 +67,7 @@ async def test_replicas_keep_newer_keys_than_the_last_snapshot_of_their_primary(
     given: ScenarioStep, *, absent: bool
 ) -> None:
     """The primary is back within the node timeout: nothing is elected, and its replicas would copy the snapshot."""
-    run, before = ScenarioRun(World(REDIS)), dict[bytes, Entry]()
-    await run.run_steps((given,))
-    steps = (container_restarts(before),)
-    await run.run_steps(operator_down(*steps) if absent else steps)
-    redis = run.world.database
-    assert isinstance(redis, FakeRedis)
-    after = values(redis)
-    assert before
-    assert {key for key, value in before.items() if after.get(key) != value and not value.expires} == set()
+    redis = await restarted(given, absent=absent)
     assert {process.config("min-replicas-to-write") for process in redis.running} == {"0"}, "all accept writes again"
     assert len({process.config("repl-diskless-sync-delay") for process in redis.running}) == 1
 
