@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from operators.redis.client.command_base import each
 from operators.redis.client.errors import ForeignNodeMet, RedisError, Refused, Unreachable
 from operators.redis.client.responses import MALFORMED, Node, NodeReport, parse_nodes
-from operators.redis.client.server import Access, Connect, Endpoint, Server
+from operators.redis.client.server import BUS_PORT, Access, Connect, Endpoint, Server
 
 POLL_INTERVAL_SECONDS = 0.1
 """Time between inspections of a handshake, which usually takes one or two ticks of the cluster bus (0.1 s)."""
@@ -57,7 +57,7 @@ class Handshakes:
 
         Raises:
             ForeignNodeMet: another node answered; all nodes that know it have forgotten it.
-            RedisError: a node is unreachable.
+            RedisError: a node is unreachable, or a handshake has not ended in time, and is cancelled.
         """
         pending, foreign, failures = list(self.before), set[str](), list[RedisError]()
         for _ in range(MAX_POLLS):
@@ -75,6 +75,12 @@ class Handshakes:
         await each(connect, self.access, pending, self._cancel)
         for failure in failures:
             raise failure
+        if pending:
+            raise Unreachable(
+                f"{self.at.name} does not answer {', '.join(sorted(at.name for at in pending))} on the cluster bus: "
+                f"the handshake (CLUSTER MEET) with {self.at.address}, port {BUS_PORT}, did not end within "
+                f"{MAX_POLLS * POLL_INTERVAL_SECONDS:.0f} s. Check that the network and its policies admit that port."
+            )
 
     async def _pends(self, connect: Connect, endpoint: Endpoint, foreign: set[str], failures: list[RedisError]) -> bool:
         """Return whether the handshake of a node has not ended; collect the ids of other nodes at the address."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operators.redis.client.commands import Meet, execute
-from operators.redis.client.errors import ForeignNodeMet
+from operators.redis.client.errors import ForeignNodeMet, Unreachable
 from operators.redis.client.server import Access, Endpoint
 from tests.unit.redis.test_observer import INFORMATION
 from tests.unit.redis.world import node_id
@@ -119,5 +119,6 @@ async def test_foreign_node_at_the_address_is_forgotten_by_every_node_that_knows
 async def test_handshake_that_does_not_end_is_cancelled() -> None:
     """A node that answers at the address later would otherwise become a member unseen."""
     member = Table(MEMBER, {OTHER: "10.0.0.2"})
-    await Servers(member).meet()
+    with pytest.raises(Unreachable, match="demo-9 does not answer demo-0 on the cluster bus"):
+        await Servers(member).meet()
     assert (member.meets, member.forgotten) == (False, ["f" * 40])

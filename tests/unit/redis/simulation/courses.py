@@ -34,6 +34,7 @@ from shared.testing.harness.reference_run import panics
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, create, later, limit_turns
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import NAME, NEW, OLD, OTHER, recovery_confirmed
+from tests.support.virtual_time import VirtualTimeLoop
 from tests.unit.redis.simulation import atomic_migration
 from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.database import FakeRedis
@@ -811,7 +812,8 @@ def main() -> int:
         if time.monotonic() - began > options.seconds:
             break
         try:
-            course = asyncio.run(check(number, options.theme))
+            with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+                course = runner.run(check(number, options.theme))
         except Exception as error:  # every failure is reported, and the next course runs
             text = str(error).partition("\n")[0]
             _print(f"FAILED {number}: {type(error).__name__}: {text[:1000]}", *error.__notes__)

@@ -182,6 +182,7 @@ class FakeRedis:
         process.users = {name: set(passwords) for name, passwords in start.users.items()}
         process.run_id = fake_id("run", uid, self.begun)
         node.history, node.offset, node.former = fake_id("history", self.begun), 0, ""
+        had = node.keys
         if not process.persistent:
             node.keys = dict(node.saved) if process.saves else {}
         for known in node.known.values():
@@ -195,6 +196,8 @@ class FakeRedis:
             )
         processes = {**self.processes, uid: process}
         self.processes = dict(sorted(processes.items(), key=lambda item: item[1].number))
+        if node.keys != had:
+            self.guard.unloaded(self, process, had)
         self.settle(f"a server started in {name}")
         return process
 

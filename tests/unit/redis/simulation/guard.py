@@ -72,6 +72,10 @@ class Guard:
             node.keys = dict(node.saved) if process.saves else {}
         self._extend(redis, node, had, _candidates(redis, process))
 
+    def unloaded(self, redis: FakeRedis, process: Process, had: Mapping[bytes, Entry]) -> None:
+        """Extend the budget by what a server does not load from its disk: its user has switched persistence off."""
+        self._extend(redis, process.node, had, _candidates(redis, process))
+
     def deposed(self, redis: FakeRedis, successor: Process) -> None:
         """Extend the budget by what a primary has that was cut off when its replica was elected."""
         lead, election = successor.node.lead, successor.election
@@ -220,6 +224,8 @@ class Guard:
         """Record an acknowledged write, and check the value that it found."""
         if self.disabled:
             return
+        if self._is_left_behind(redis, process, slot_of(key)):
+            return
         record, number = self.records.get(key), redis.client.count
         if record is None:
             self.records[key] = Record([Branch(State(number, after, None), number)])
@@ -231,6 +237,14 @@ class Guard:
         self._require_kept(redis, key, before, f"a client writes {key.decode()} at {process.pod}")
         if after is not None:
             record.branches.append(Branch(State(number, after, None), number))
+
+    def _is_left_behind(self, redis: FakeRedis, process: Process, slot: int) -> bool:
+        """Whether only a server's outdated nodes.conf names it as the owner, and no other node can have told it so.
+
+        What clients write to it until its node timeout is lost (docs/concepts/durability.md).
+        """
+        is_alone = all(known.last_response <= process.began for known in process.node.others)
+        return is_alone and redis.owner(slot, process.cluster) != process.node.id
 
     def inspect(self, redis: FakeRedis, action: str, keys: Collection[bytes] | None = None) -> None:
         """Check that clients find what they were promised, or that it exists while no server answers them."""
