@@ -74,11 +74,14 @@ def notes(operators: Sequence[Operator]) -> str:
 
 
 def create_smallest(operator: Operator) -> str:
-    """Return the command that creates the smallest resource of an operator's main kind; it needs no file."""
+    """Return the command that creates the smallest resource of an operator's main kind; it needs no file.
+
+    Each kind has another name: the Service of a resource has its name, so that two in a namespace cannot share it.
+    """
     kind = operator.main.kind
     spec = f"spec: {{{operator.smallest}}}"
     return (
-        f"echo '{{apiVersion: {kind.api_version}, kind: {kind.name}, metadata: {{name: first}}, {spec}}}' "
+        f"echo '{{apiVersion: {kind.api_version}, kind: {kind.name}, metadata: {{name: my-{operator.name}}}, {spec}}}' "
         "| kubectl apply --filename -"
     )
 

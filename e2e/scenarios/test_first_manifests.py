@@ -50,7 +50,8 @@ def test_commands_of_the_notes_create_ready_resources(kubectl: Kubectl, helm: He
     for command in commands.values():
         program = f'kubectl() {{ {ROOT}/.venv/bin/kubectl --namespace {kubectl.namespace} "$@"; }}'
         run(["sh", "-c", f"{program}\n{command}"], kubectl.environment)
-    await_ready(kubectl, *(f"{kind.plural}.{kind.group}/first" for kind in KINDS.values()))
+    names = {kind: re.findall(r"name: ([\w-]+)", command)[0] for kind, command in commands.items()}
+    await_ready(kubectl, *(f"{kind.plural}.{kind.group}/{names[kind.name]}" for kind in KINDS.values()))
 
 
 def test_manifests_of_the_readme_become_ready(kubectl: Kubectl) -> None:
