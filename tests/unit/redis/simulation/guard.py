@@ -239,7 +239,7 @@ class Guard:
             record.branches.append(Branch(State(number, after, None), number))
 
     def _is_left_behind(self, redis: FakeRedis, process: Process, slot: int) -> bool:
-        """Whether only a server's outdated nodes.conf names it as the owner, and no other node can have told it so.
+        """Whether only a server's outdated nodes.conf names it as the owner, and no other node has answered it yet.
 
         What clients write to it until its node timeout is lost (docs/concepts/durability.md).
         """
