@@ -9,9 +9,13 @@ from docs import compatibility, versions
 from e2e.databases import redis_servers
 from operators import installed
 from operators.etcd.api import catalogue as etcd
+from operators.etcd.api.resource import EtcdCluster
 from operators.memcached.api import catalogue as memcached
+from operators.memcached.api.resource import Memcached
 from operators.redis.api import catalogue as redis
+from operators.redis.api.resource import RedisCluster
 from shared.api.catalogue import MAX_AGE, Advisory, Catalogue, dotted, release_of, releases
+from shared.api.spec import as_object
 from shared.runtime.operator import Operator
 from tools import catalogue_age
 
@@ -83,31 +87,48 @@ def ids(found: tuple[Advisory, ...]) -> set[str]:
     return {advisory.id for advisory in found}
 
 
-@pytest.mark.parametrize(
-    ("spec", "features"),
-    [
+FEATURES: dict[str, list[tuple[dict[str, Any], set[str]]]] = {
+    "EtcdCluster": [
         ({}, set()),
+        ({"auth": None}, set()),
+        ({"auth": {}}, {"auth"}),
         ({"auth": {"rootSecretName": "a"}}, {"auth"}),
         ({"auth": {"rootSecretName": "a", "enabled": False}}, set()),
         ({"tls": {"mode": "none"}}, set()),
         ({"tls": {"mode": "self"}, "auth": None}, {"tls"}),
     ],
-)
-def test_features_of_an_etcd_cluster(spec: dict[str, Any], features: set[str]) -> None:
-    assert etcd.features_of(spec) == features
-
-
-@pytest.mark.parametrize(
-    ("spec", "features"),
-    [
+    "Memcached": [
         ({}, set()),
-        ({"tls": {"mode": "certManager"}}, {"tls"}),
+        ({"auth": None}, set()),
+        ({"auth": {}}, {"auth"}),
+        ({"auth": {"secretName": None}}, {"auth"}),
+        ({"auth": {"secretName": "a"}}, {"auth"}),
+    ],
+    "RedisCluster": [
+        ({}, set()),
+        ({"tls": {"mode": "none"}, "config": {}}, set()),
+        ({"tls": {"mode": "certManager", "issuerRef": {"name": "a"}}}, {"tls"}),
         ({"config": {"io-threads": "1", "maxmemory-clients": "0"}}, set()),
         ({"config": {"IO-Threads": "4", "maxmemory-clients": "5%"}}, {"io-threads", "maxmemory-clients"}),
     ],
-)
-def test_features_of_a_redis_cluster(spec: dict[str, Any], features: set[str]) -> None:
-    assert redis.features_of(spec) == features
+}
+"""Features by kind and spelling of a spec: absent, null, empty and with defaults."""
+
+KINDS = {
+    "EtcdCluster": (etcd.features_of, EtcdCluster, {"size": 3}),
+    "Memcached": (memcached.features_of, Memcached, {"size": 3}),
+    "RedisCluster": (redis.features_of, RedisCluster, {"replicas": 6}),
+}
+
+
+@pytest.mark.parametrize(("kind", "spec", "features"), [(kind, *each) for kind in FEATURES for each in FEATURES[kind]])
+def test_features_of_a_spec_are_those_of_the_spec_with_its_defaults(
+    kind: str, spec: dict[str, Any], features: set[str]
+) -> None:
+    features_of, model, smallest = KINDS[kind]
+    assert features_of(spec) == features
+    parsed = model.parse({"metadata": {"name": "a", "namespace": "b", "uid": "c"}, "spec": smallest | spec})
+    assert features_of(as_object(parsed.spec)) == features
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,8 @@ def bug_of(version: Version, hazard: Hazard) -> Bug | None:
 
 def features_of(spec: Obj) -> frozenset[str]:
     """Return the features of an EtcdCluster on which advisories depend."""
-    auth, tls = spec.get("auth") or {}, spec.get("tls") or {}
-    used = {"auth": bool(auth) and auth.get("enabled", True), "tls": tls.get("mode", "none") != "none"}
+    auth, tls = spec.get("auth"), spec.get("tls") or {}
+    used = {"auth": auth is not None and auth.get("enabled", True), "tls": tls.get("mode", "none") != "none"}
     return frozenset(name for name, is_used in used.items() if is_used)
 
 

@@ -48,7 +48,7 @@ MEMCACHED = Catalogue(
 
 def features_of(spec: Obj) -> frozenset[str]:
     """Return the features of a Memcached on which advisories depend."""
-    return frozenset(("auth",) if spec.get("auth") else ())
+    return frozenset(("auth",) if spec.get("auth") is not None else ())
 
 
 def weaknesses_of(obj: Obj) -> Weaknesses:
