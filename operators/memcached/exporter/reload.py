@@ -27,12 +27,12 @@ PROGRAM = "memcached"
 
 
 class Reloader:
-    """Makes a server load its users file after each change.
+    """Makes each server with a users file load it after each change.
 
-    The first check sends a signal too: the file may have changed before the sidecar started.
+    A server that is new to the sidecar gets a signal too: the file may have changed since it was read.
 
     Args:
-        users: path of the users file.
+        users: path of the users file, as the servers have it in their command line.
         processes: directory with a directory for each process, as procfs.
         send: sends a signal to a process.
     """
@@ -43,46 +43,58 @@ class Reloader:
         self._users = users
         self._processes = processes
         self._send = send
-        self._loaded = b""
+        self._loaded: dict[int, bytes] = {}
+        """Digest of the file for which each running server got its last signal, by process."""
         self._problem = ""
 
     def check(self) -> None:
-        """Send the signal if the file has changed since the last one."""
+        """Send the signal to each server that has not got one for the present content of the file."""
         try:
             content = hashlib.sha256(self._users.read_bytes()).digest()
-            if content == self._loaded:
-                return
-            self._signal()
-        except OSError as error:  # also ProcessLookupError: a restarted server reads the file when it starts
+        except OSError as error:
             self._report(f"The users file was not reloaded: {error}")
             return
-        self._loaded = content
-        self._problem = ""
-        log.info("%s reloads its users file.", PROGRAM)
+        servers = self._servers()
+        self._loaded = {number: known for number, known in self._loaded.items() if number in servers}
+        problem = "" if servers else f"no process {PROGRAM} with {self._users} is in this process namespace"
+        for number in servers:
+            if self._loaded.get(number) == content:
+                continue
+            try:
+                self._signal(number)
+            except OSError as error:  # also ProcessLookupError: a restarted server reads the file when it starts
+                problem = str(error)
+                continue
+            self._loaded[number] = content
+            log.info("%s (process %d) reloads its users file.", PROGRAM, number)
+        self._report(problem and f"The users file was not reloaded: {problem}")
 
-    def _signal(self) -> None:
-        """Send SIGHUP to the server.
+    def _signal(self, number: int) -> None:
+        """Send SIGHUP to a server.
 
         Raises:
-            OSError: there is no server, or it would end.
+            OSError: it has ended, or would end.
         """
-        process = self._find()
-        if not _handles(process / "status", signal.SIGHUP):
-            raise OSError(f"process {process.name} has no handler of SIGHUP")
-        self._send(int(process.name), signal.SIGHUP)
+        if not _handles(self._processes / str(number) / "status", signal.SIGHUP):
+            raise OSError(f"process {number} has no handler of SIGHUP")
+        self._send(number, signal.SIGHUP)
 
-    def _find(self) -> Path:
-        for process in sorted(self._processes.glob("[0-9]*")):
+    def _servers(self) -> list[int]:
+        """Return the processes whose command line has the users file; a pod may run other memcached servers."""
+        found = []
+        for process in self._processes.glob("[0-9]*"):
             try:
-                if (process / "comm").read_text().strip() == PROGRAM:
-                    return process
+                name = (process / "comm").read_text().strip()
+                arguments = (process / "cmdline").read_bytes().split(b"\0")
             except OSError:  # it has ended
                 continue
-        raise ProcessLookupError(f"no process {PROGRAM} is in this process namespace")
+            if name == PROGRAM and any(each.endswith(bytes(self._users)) for each in arguments):
+                found.append(int(process.name))
+        return sorted(found)
 
     def _report(self, problem: str) -> None:
         """Log a problem once, until it is another one."""
-        if problem != self._problem:
+        if problem and problem != self._problem:
             log.warning("%s", problem)
         self._problem = problem
 

@@ -83,8 +83,9 @@ async def test_running_server_reloads_its_users_and_keeps_its_items(
     (processes / "1").mkdir(parents=True)
     (files / "users").write_text("app:one\n")
     with servers.memcached(version, f"--auth-file={FILES}/users", files=files) as to:
-        for name in ("comm", "status"):  # of the real process, which runs in another process namespace
-            (processes / "1" / name).write_bytes(to.container.exec(["cat", f"/proc/1/{name}"]).output)
+        for name in ("comm", "status", "cmdline"):  # of the real process, which runs in another namespace
+            content = to.container.exec(["cat", f"/proc/1/{name}"]).output
+            (processes / "1" / name).write_bytes(content.replace(FILES.encode(), bytes(files)))
         reloader = Reloader(
             files / "users", processes=processes, send=lambda _, number: to.signal(signal.Signals(number))
         )

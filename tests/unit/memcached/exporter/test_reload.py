@@ -20,17 +20,19 @@ class Pod:
         self.processes = directory / "proc"
         self.users = directory / "users"
         self.signals: list[tuple[int, int]] = []
-        self.start(1, "pause")
+        self.start(1, "pause", flags="")
         self.start(7, "memcached")
         self.users.write_text("app:one\n")
         self.reloader = Reloader(
             self.users, processes=self.processes, send=lambda pid, number: self.signals.append((pid, number))
         )
 
-    def start(self, pid: int, name: str, *, caught: str = CATCHES) -> None:
+    def start(self, pid: int, name: str, *, caught: str = CATCHES, flags: str | None = None) -> None:
+        flags = f"--auth-file={self.users}" if flags is None else flags
         process = self.processes / str(pid)
         process.mkdir(parents=True, exist_ok=True)
         (process / "comm").write_text(f"{name}\n")
+        (process / "cmdline").write_text(f"{name}\0--port=11211\0{flags}\0")
         (process / "status").write_text(f"Name:\t{name}\nSigCgt:\t{caught}\n")
 
 
@@ -74,3 +76,30 @@ def test_missing_file_or_server_is_retried(pod: Pod) -> None:
     pod.start(9, "memcached")
     pod.reloader.check()
     assert pod.signals == [(9, signal.SIGHUP)]
+
+
+def test_each_server_with_the_file_gets_the_signal_and_no_other_one(pod: Pod) -> None:
+    """Another container of the pod may run a memcached server too, with a process that is found first."""
+    pod.start(10, "memcached", flags="--auth-file=/another/users")
+    pod.start(11, "memcached", flags="")
+    pod.start(100, "memcached")
+    pod.reloader.check()
+    pod.reloader.check()
+    assert pod.signals == [(7, signal.SIGHUP), (100, signal.SIGHUP)]
+
+
+def test_restarted_server_gets_a_signal(pod: Pod) -> None:
+    """It may have read the file just before the kubelet replaced it."""
+    pod.reloader.check()
+    (pod.processes / "7" / "comm").unlink()
+    pod.start(20, "memcached")
+    pod.reloader.check()
+    pod.reloader.check()
+    assert pod.signals == [(7, signal.SIGHUP), (20, signal.SIGHUP)]
+
+
+def test_server_that_cannot_reload_keeps_no_other_from_it(pod: Pod) -> None:
+    pod.start(6, "memcached", caught=IGNORES)
+    pod.reloader.check()
+    pod.reloader.check()
+    assert pod.signals == [(7, signal.SIGHUP)]
