@@ -73,7 +73,7 @@ class Reloader:
         """Send SIGHUP to a server.
 
         Raises:
-            OSError: it has ended, or would end.
+            OSError: the server has ended, or would end.
         """
         if not _handles(self._processes / str(number) / "status", signal.SIGHUP):
             raise OSError(f"process {number} has no handler of SIGHUP")

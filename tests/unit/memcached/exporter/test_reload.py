@@ -89,7 +89,7 @@ def test_each_server_with_the_file_gets_the_signal_and_no_other_one(pod: Pod) ->
 
 
 def test_restarted_server_gets_a_signal(pod: Pod) -> None:
-    """It may have read the file just before the kubelet replaced it."""
+    """The new process may have read the file just before the kubelet replaced it."""
     pod.reloader.check()
     (pod.processes / "7" / "comm").unlink()
     pod.start(20, "memcached")
