@@ -29,6 +29,7 @@ from operators.redis.steps.configuration import ensure_config_map, require_confi
 from operators.redis.steps.connection_secret import claim_name, connection, ensure_connection
 from operators.redis.steps.credentials import renew_certificates, require_authentication, rotate_password
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
+from operators.redis.steps.deleted_pods import stop_servers
 from operators.redis.steps.failover import replace_failed
 from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.joining import join_nodes, refuse_full_nodes
@@ -126,6 +127,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
         renew = partial(renew_secrets, self.settings)
         return (
             (partial(admit_operator, self.settings),),  # to pods that it may have to repair
+            (stop_servers,),  # of deleted pods that got no SIGTERM: an update waits for them
             (connect_replicas,),  # to their primaries: a replica elsewhere is no copy, and may copy foreign data
             (partial(ensure_connection, self.settings),),  # a copy for clients, on which no node depends
             (apply_config,),  # settings that the engine can change live, also if a person changed them

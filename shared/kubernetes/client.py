@@ -193,6 +193,7 @@ class Kube:
         uid: str,
         resource_version: str | None = None,
         propagation: str = "Background",
+        grace_seconds: int | None = None,
     ) -> Obj | None:
         """Delete exactly the observed object.
 
@@ -200,12 +201,16 @@ class Kube:
             uid: observed UID: a later object of the same name is not deleted (Conflict).
             resource_version: observed version, to pass if the decision depends on the content of the object.
             propagation: Background, Foreground or Orphan (handling of dependents).
+            grace_seconds: time that a pod has to stop; None for its own. That of a pod that is being deleted can only
+                become shorter.
 
         Returns:
             The object if it is still terminating (grace period, finalizers); None if it is deleted.
         """
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
-        body = {"propagationPolicy": propagation, "preconditions": preconditions}
+        body: Obj = {"propagationPolicy": propagation, "preconditions": preconditions}
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
         request = Request("DELETE", kind.path(namespace, name), body=body)
         answer = await self._send(request)
         # The response is a Status, the last state of the object, or the terminating object.

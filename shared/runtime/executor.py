@@ -401,8 +401,10 @@ class Executor:
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"] if action.unchanged else None,
                 propagation="Orphan" if action.orphan else "Background",
+                grace_seconds=action.grace_seconds,
             )
-            log.info("%s: deleted %s %s", _key(resource), kind, metadata["name"])
+            within = "" if action.grace_seconds is None else f", to stop within {action.grace_seconds} s"
+            log.info("%s: deleted %s %s%s", _key(resource), kind, metadata["name"], within)
         except errors.NotFound:
             left = None
         if kind not in self._cache.kinds:

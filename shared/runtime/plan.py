@@ -48,12 +48,14 @@ class Delete:
     Attributes:
         unchanged: whether the object must still be as observed, because its content is the reason for the deletion.
         orphan: whether dependents stay without an owner, to be adopted by a recreated object.
+        grace_seconds: see `Kube.delete`.
     """
 
     kind: Kind
     obj: Obj
     unchanged: bool = False
     orphan: bool = False
+    grace_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

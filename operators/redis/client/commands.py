@@ -8,13 +8,22 @@ safe to repeat, and safe to interrupt between any two commands.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from operators.redis.api.directives import same
 from operators.redis.api.engine_versions import Engine
 from operators.redis.client.command_base import NodeCall, RedisCall, each, known
-from operators.redis.client.errors import ConfigRefused, Denied, ForeignNodeMet, Loading, RedisError, Refused
+from operators.redis.client.errors import (
+    ConfigRefused,
+    Denied,
+    ForeignNodeMet,
+    Loading,
+    RedisError,
+    Refused,
+    Unreachable,
+)
 from operators.redis.client.handshake import Handshakes
 from operators.redis.client.key_counts import count_keys
 from operators.redis.client.responses import NodeReport, mapping
@@ -357,6 +366,27 @@ class SetPasswords(NodeCall):
 
     def __str__(self) -> str:
         return f"set the valid passwords of {self.at.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShutDown(NodeCall):
+    """End a server as SIGTERM does: it waits for its replicas and saves its data, or continues if it cannot.
+
+    Attributes:
+        run_id: id of the process: the next process of the node is not ended.
+    """
+
+    lasting: ClassVar[bool] = True  # until the kubelet has noticed
+
+    run_id: str
+
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
+        if report.run_id == self.run_id:
+            with suppress(Unreachable):  # it answers only if it does not end
+                await server.execute("SHUTDOWN")
+
+    def __str__(self) -> str:
+        return f"end the server of {self.at.name}, whose pod is being deleted (SHUTDOWN)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Request, Response
@@ -308,8 +308,13 @@ class ApiServer:
         if finalizer and finalizer not in metadata.setdefault("finalizers", []):
             metadata["finalizers"].append(finalizer)
         grace = _grace_period(target.kind, live, options.get("gracePeriodSeconds"))
-        if not metadata.get("deletionTimestamp"):
-            metadata |= {"deletionTimestamp": self._store.now(), "deletionGracePeriodSeconds": grace}
+        if deadline := metadata.get("deletionTimestamp"):  # a later deletion can only shorten the grace period
+            before = metadata.get("deletionGracePeriodSeconds") or 0
+            grace = min(grace, before) if options.get("gracePeriodSeconds") is not None else before
+            metadata |= {"deletionTimestamp": _after(deadline, grace - before), "deletionGracePeriodSeconds": grace}
+        else:
+            deadline = _after(self._store.now(), grace)
+            metadata |= {"deletionTimestamp": deadline, "deletionGracePeriodSeconds": grace}
             if metadata.get("generation"):
                 metadata["generation"] += 1
         if metadata.get("finalizers") or grace:
@@ -398,6 +403,11 @@ def _grace_period(kind: Kind, live: Obj, target: int | None) -> int:
         return 0
     default: int = live["spec"].get("terminationGracePeriodSeconds", 30)
     return default if target is None else target
+
+
+def _after(time: str, seconds: int) -> str:
+    """Return the time some seconds after another one, both in the format of the API."""
+    return (datetime.fromisoformat(time) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _scale_of(target: TargetedRequest, live: Obj) -> Obj:

@@ -74,6 +74,10 @@ class Workloads:
         """Bind new pods to none of these nodes, and to all others again."""
         self._kubelet.cordoned = set(nodes)
 
+    def ignore_stop(self, ignores: Callable[[Obj], bool]) -> None:
+        """Let these pods run on although they are deleted, until their grace period ends."""
+        self._kubelet.ignores_stop = ignores
+
     def settle(self, limit: int = 1000) -> int:
         """Step until nothing changes any more; return the number of steps.
 

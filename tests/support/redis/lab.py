@@ -94,6 +94,11 @@ class RealLab:
         process.terminate()
         await process.wait()
 
+    async def ended(self, name: str) -> None:
+        """Wait until a server has ended by itself."""
+        await asyncio.wait_for(self._running[name].wait(), 30)
+        del self._running[name]
+
     async def wipe(self, name: str) -> None:
         shutil.rmtree(self._directory / name)
 

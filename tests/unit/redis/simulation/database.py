@@ -47,6 +47,7 @@ class FakeRedis:
         hidden: pods whose servers only the operator cannot reach.
         tidy: whether the directory of a node that was forgotten is deleted. Otherwise, the node comes back with what it
             had, and serves it until its peers contact it.
+        stop_missed: UIDs of pods whose server got SIGTERM before it handled it, so that it runs on until it is killed.
         failing: reasons for which pods do not start, by pod name.
         missing: tags of images that cannot be pulled.
         lagging: pods whose replica receives nothing from its primary.
@@ -76,6 +77,7 @@ class FakeRedis:
     cut_off: bool = False
     hidden: set[str] = field(default_factory=set)
     tidy: bool = False
+    stop_missed: set[str] = field(default_factory=set)
     failing: dict[str, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
     lagging: set[str] = field(default_factory=set)
@@ -208,7 +210,7 @@ class FakeRedis:
             self._announce(self.processes[uid])
         process = self.processes.pop(uid, None)
         if process is not None:
-            if process.saves and process.runs:  # SIGTERM
+            if process.saves and process.runs and uid not in self.stop_missed:  # SIGTERM
                 process.node.saved = dict(process.node.keys)
             self.guard.ended(self, process)
             self.settle(f"pod {process.pod} ended")
@@ -216,6 +218,17 @@ class FakeRedis:
         if node is not None and node.id:
             self.guard.lost(self, node)
             self.settle(f"the disk of {node.name} is deleted")
+
+    def ignores_stop(self, pod: Obj) -> bool:
+        """Whether the server of a deleted pod runs on."""
+        uid = pod["metadata"]["uid"]
+        return uid in self.stop_missed and not self.processes[uid].exit_message
+
+    def shut_down(self, process: Process) -> None:
+        """End a server as SHUTDOWN does: with a snapshot, if it has save points."""
+        if process.saves:
+            process.node.saved = dict(process.node.keys)
+        self.stop(process, "User requested shutdown...")
 
     def stop(self, process: Process, message: str) -> None:
         """Terminate a server; the kubelet restarts the container of its pod."""

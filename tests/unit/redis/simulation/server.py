@@ -349,6 +349,10 @@ def _kill(redis: FakeRedis, process: Process, words: Words) -> int:
     return 1
 
 
+def _shut_down(redis: FakeRedis, process: Process, _: Words) -> None:
+    redis.shut_down(process)
+
+
 def _flush(redis: FakeRedis, process: Process, words: Words) -> str:
     redis.guard.fail(f"{name_of(words)} at {process.pod}")
     return ""
@@ -373,6 +377,7 @@ _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "CLIENT KILL": _kill,
     "MEMORY USAGE": lambda _, process, words: len(process.node.keys.get(words[2], Entry(0)).text) + 50,
     "READONLY": lambda *_: "OK",
+    "SHUTDOWN": _shut_down,
     "FLUSHALL": _flush,
     "FLUSHDB": _flush,
 }

@@ -383,6 +383,23 @@ async def test_pod_on_a_node_is_removed_by_its_kubelet(server: ApiServer, kube: 
     assert remaining(server) == []
 
 
+async def test_second_deletion_only_shortens_the_grace_period(server: ApiServer, kube: Kube) -> None:
+    """Source: BeforeDelete in registry/rest/delete.go of Kubernetes."""
+    pod = in_cache_namespace(
+        {"metadata": {"name": "it"}, "spec": {"containers": [{"name": "main", "image": "image:1"}]}}
+    )
+    created = await kube.create(POD, pod)
+    server.actor("scheduler").merge(POD, "cache", "it", {"spec": {"nodeName": "node-1"}})
+
+    async def deleted(seconds: int | None) -> tuple[float, int]:
+        left = await kube.delete(POD, "cache", "it", uid=created["metadata"]["uid"], grace_seconds=seconds)
+        assert left is not None
+        deadline, now = (datetime.fromisoformat(time) for time in (left["metadata"]["deletionTimestamp"], server.now()))
+        return (deadline - now).total_seconds(), left["metadata"]["deletionGracePeriodSeconds"]
+
+    assert [await deleted(seconds) for seconds in (None, 40, 10, None, 20)] == [(30, 30), (30, 30), *[(10, 10)] * 3]
+
+
 async def test_deployment_with_an_empty_selector_is_rejected(kube: Kube) -> None:
     bare = deployment()
     bare["spec"]["selector"] = {}
