@@ -353,6 +353,10 @@ TAKING_OVER = REASONS.add(
     "{loss}. Waiting for {candidate} to notice the failure before it takes over.",
     "{loss}; {candidate} is taking over.",
     "{outdated}. Waiting for {names}, which may have newer keys.",
+    "{loss}. {why}",
+    "{outdated}. {why}",
+    "{loss}. {candidate} is to take over, but does not reach {names}: without them no majority of the primaries can "
+    "elect it. Check the network between these pods.",
     "{outdated}, and {name} has newer keys; {name} is taking over.",
 )
 TARGET_FULL = REASONS.add(

@@ -40,7 +40,7 @@ COMPOSED = {
         ),
         "RotatingPassword",
         *("PrimariesTogether", "RedundancyReduced", "Redundant", "ReplicaTogether", "SecretMissing", "Settling"),
-        *("Scaling", "SlotsUnserved", "Upgrading"),
+        *("Scaling", "SlotsUnserved", "TakingOver", "Upgrading"),
     },
     "shared": set(),
 }

@@ -253,6 +253,8 @@ class FailOver(NodeCall):
                 f"{self.at.name} is connected to {report.replicates}, which is not its primary or not failed; not "
                 f"carried out: {self}."
             )
+        if self.mode == "FORCE" and report.missing_voters:
+            raise Refused(f"{self.at.name} reaches no majority of the primaries; not carried out: {self}.")
         await server.execute("CLUSTER", "FAILOVER", *([self.mode] if self.mode else []))
 
     def __str__(self) -> str:

@@ -217,6 +217,17 @@ class NodeReport(Facts):
         node = self.node(node_id)
         return node is not None and (node.failing or node.suspected or node.noaddr)
 
+    @cached_property
+    def missing_voters(self) -> tuple[Node, ...]:
+        """Primaries that this node does not reach, if the others have no majority to elect it; else empty.
+
+        Only primaries with slots vote, and failed ones count for the majority. A node requests the votes of all that it
+        is connected to. Source: clusterHandleSlaveFailover in cluster.c of Redis 7.0.
+        """
+        voters = [node for node in self.nodes if node.is_primary and node.slots]
+        unreached = [node for node in voters if not node.linked or node.failing or node.suspected or node.noaddr]
+        return tuple(unreached) if len(voters) - len(unreached) <= len(voters) // 2 else ()
+
 
 def own_followers(report: NodeReport, followers: Iterable[Follower]) -> tuple[Follower, ...]:
     """Return the followers that are members of the cluster and replicate the node, by its CLUSTER NODES.

@@ -14,9 +14,10 @@ from operators.redis.assessment import Assessment
 from operators.redis.client.commands import FailOver
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import TAKING_OVER
-from operators.redis.steps.waiting import FAILOVER_SECONDS, GOSSIP_SECONDS
+from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step
+from shared.status.health import listed
 
 
 def replace_failed(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
@@ -53,9 +54,26 @@ def _replace(seen: Assessment, primary: Seen, candidate: Seen, lost: int) -> Ste
     # With a majority left, primaries vote, so nothing happens that they do not agree on. Without one, by evidence no
     # primary is left that could vote otherwise.
     mode: Literal["FORCE", "TAKEOVER"] = "FORCE" if len(view.primaries) - lost >= view.majority else "TAKEOVER"
+    if mode == "FORCE" and (why := unelectable(seen, candidate)):
+        return Step.wait(TAKING_OVER, f"{loss}. {why}", warning=True, requeue=BLOCKED_SECONDS)
     message = f"{loss}; {candidate.name} is taking over."
     call = take_over(seen, candidate.id, mode)
     return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
+
+
+def unelectable(seen: Assessment, candidate: Seen) -> str:
+    """Return why the primaries cannot elect a node that they can vote for; empty if they can.
+
+    Each request of a node without a majority increases its epoch, and delays the next election.
+    """
+    missing = candidate.report.missing_voters if candidate.report else ()
+    if not missing:
+        return ""
+    names = listed(tuple(seen.name_of(node.id) for node in missing if not seen.lost(node.id)))
+    return (
+        f"{candidate.name} is to take over, but does not reach {names}: without them no majority of the primaries can "
+        "elect it. Check the network between these pods."
+    )
 
 
 def take_over(

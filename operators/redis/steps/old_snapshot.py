@@ -21,8 +21,8 @@ from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
 from operators.redis.objects.redis_conf import DELAY, DELAYED_SYNC
 from operators.redis.reasons import TAKING_OVER
-from operators.redis.steps.failover import may_answer, take_over
-from operators.redis.steps.waiting import FAILOVER_SECONDS, GOSSIP_SECONDS
+from operators.redis.steps.failover import may_answer, take_over, unelectable
+from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step
 
@@ -39,6 +39,8 @@ def replace_outdated(resource: RedisCluster, seen: Assessment, _now: datetime) -
             return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
         if newer := _newer(seen, primary.id):
             candidate = newer[0]
+            if why := unelectable(seen, candidate):
+                return Step.wait(TAKING_OVER, f"{outdated}. {why}", warning=True, requeue=BLOCKED_SECONDS)
             message = f"{outdated}, and {candidate.name} has newer keys; {candidate.name} is taking over."
             call = take_over(seen, candidate.id, "FORCE", resumed=True)
             return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)

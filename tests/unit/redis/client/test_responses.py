@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from operators.redis.client import responses
-from operators.redis.client.responses import Follower, parse_facts, parse_nodes, report_of
+from operators.redis.client.responses import Follower, Node, NodeReport, parse_facts, parse_nodes, report_of
 from operators.redis.slots.hash_slots import Slots
 
 ONE, TWO, THREE = (letter * 40 for letter in "abc")
@@ -126,6 +128,25 @@ def test_keys_that_the_server_is_deleting_are_those_that_only_info_counts(count:
     found = report_of(REDIS, count, state, NODES, GIVEN, USER)
     assert (found.keys, found.trimming) == (3, trimming)
     assert report_of(VALKEY, count, state, NODES, GIVEN, USER).trimming == 0, "its keys are those of several databases"
+
+
+@pytest.mark.parametrize(
+    ("unreached", "missing"),
+    [
+        ({}, ""),
+        ({"b": {"linked": False}}, ""),
+        ({"b": {"linked": False}, "c": {"flags": frozenset({"master", "fail?"})}}, "bc"),
+        ({"a": {"flags": frozenset({"master", "fail"})}, "c": {"flags": frozenset({"master", "noaddr"})}}, "ac"),
+        ({"e": {"linked": False}, "r": {"linked": False}}, ""),
+    ],
+    ids=["none", "one of three", "two", "two by flags", "nodes without a vote"],
+)
+def test_replica_needs_a_majority_of_the_primaries_with_slots(unreached: dict[str, Any], missing: str) -> None:
+    kinds = {name: Node(name, flags=frozenset({"master"}), slots=Slots.of(*range(3))) for name in "abc"}
+    kinds |= {"e": Node("e", flags=frozenset({"master"})), "r": Node("r", flags=frozenset({"slave"}), primary="b")}
+    me = Node("m", flags=frozenset({"myself", "slave"}), primary="a")
+    nodes = (me, *(replace(node, **unreached.get(name, {})) for name, node in kinds.items()))
+    assert "".join(node.id for node in NodeReport("m", nodes=nodes).missing_voters) == missing
 
 
 def test_report_keeps_only_digests_of_passwords() -> None:

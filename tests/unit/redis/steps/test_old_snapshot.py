@@ -24,8 +24,12 @@ WAITING = replace(R0, synced=False)
 """A replica that waits for a transfer, and has kept its data."""
 
 
-def planned(at: list[At], started: set[int], **spec: Any) -> Plan:
-    """Plan for nodes of which some have the settings of their start, and the others those of the spec."""
+def planned(at: list[At], started: set[int], *, cut_off: bool = False, **spec: Any) -> Plan:
+    """Plan for nodes of which some have the settings of their start, and the others those of the spec.
+
+    Args:
+        cut_off: whether replica 3 has no link to primaries 1 and 2.
+    """
     resource = cluster(*at, **{**SNAPSHOTS, **spec})
     found = seen(resource, *at)
     instances = []
@@ -34,6 +38,11 @@ def planned(at: list[At], started: set[int], **spec: Any) -> Plan:
         pod = dict(one.pod_obj or {})
         pod["spec"] = {**pod.get("spec", {}), "containers": [{"name": CONTAINER, "args": [f"--{DELAY}", "2147483647"]}]}
         report = replace(one.report, settings=settings) if one.report else None
+        if report and cut_off and one.number == 3:
+            unlinked = {node_id(1), node_id(2)}
+            report = replace(
+                report, nodes=tuple(replace(each, linked=each.id not in unlinked) for each in report.nodes)
+            )
         instances.append(replace(one, report=report, pod_obj=pod if one.pod_obj else None))
     found = replace(found, instances=tuple(instances))
     return PLANNER.plan(resource, replace(found, config_map=_config_map(resource, found)), NOW)
@@ -80,6 +89,15 @@ def test_primary_continues_with_its_snapshot_if_no_replica_has_newer_keys(copy: 
     assert of(made.actions, "FailOver") == []
     assert "demo-0" in released(made)
     assert "demo-3" not in released(made), "only a replica in sync counts as a copy later"
+
+
+def test_replica_without_a_majority_of_the_primaries_does_not_take_over_yet() -> None:
+    made = planned([P0, P1, P2, WAITING, R1, R2], {0}, cut_off=True)
+    assert (of(made.actions, "FailOver"), released(made)) == ([], set())
+    assert made.verdict.message.startswith(
+        "demo-0 restarted with its last snapshot. demo-3 is to take over, but does not reach demo-1, demo-2: without "
+        "them no majority of the primaries can elect it."
+    )
 
 
 def test_primary_waits_for_a_replica_that_starts() -> None:
