@@ -11,7 +11,17 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import engine_of
 from operators.redis.instance import Instance
 from operators.redis.objects import names
-from operators.redis.objects.names import COPY_OF, HOST, NODE_ID, NODES, ORIGIN, PRIMARY, VERSION
+from operators.redis.objects.names import (
+    ADOPT_COPIES,
+    CLAIM_UID,
+    COPY_OF,
+    HOST,
+    NODE_ID,
+    NODES,
+    ORIGIN,
+    PRIMARY,
+    VERSION,
+)
 from operators.redis.objects.stateful_set import template_origin
 from operators.redis.observe import Observed
 from shared.kubernetes.accessors import annotation, label
@@ -79,6 +89,7 @@ def to_record(resource: RedisCluster, seen: Observed, instance: Instance) -> Obj
         COPY_OF: known.copy_of or None,
         HOST: names.host(resource, instance.name),
         VERSION: f"{report.engine} {report.version}",
+        CLAIM_UID: instance.disk,
         NODES: ",".join(f"{each.name}={each.recorded.node_id}" for each in seen.instances if each.recorded),
     }
 
@@ -101,6 +112,21 @@ def origin(resource: RedisCluster, seen: Observed) -> str:
     if not claims or not (resource.formed or resource.adopted_from):
         return resource.uid
     return max(label(claim, ORIGIN) for claim in claims)
+
+
+def why_copied(resource: RedisCluster, claims: Sequence[Obj]) -> str:
+    """Return why these claims may be copies of others, unless a user has confirmed that the original is deleted.
+
+    A node contacts the addresses in its nodes.conf as soon as it starts. Those on a restored claim may be the addresses
+    of a running cluster, also of one in another Kubernetes cluster, which has the same names.
+    """
+    copies = [claim["metadata"] for claim in claims if annotation(claim, CLAIM_UID) != claim["metadata"]["uid"]]
+    if not copies or annotation(resource.obj, ADOPT_COPIES) == resource.uid:
+        return ""
+    return (
+        f"{copies[0]['name']} may be a copy, whose node would join the original. If that is deleted: kubectl annotate "
+        f"rediscluster {resource.name} --overwrite {ADOPT_COPIES}={resource.uid}."
+    )
 
 
 def why_unusable(resource: RedisCluster, found: Sequence[VolumeRecord]) -> str:

@@ -19,6 +19,7 @@ from shared.api.spec import CustomResource
 from shared.kubernetes.accessors import label
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.runtime.plan import PASS, Patch, Step
+from shared.status.health import listed
 from shared.status.reasons import ADOPTING, ADOPTION_REFUSED
 
 RETRY_SECONDS = 30.0
@@ -115,7 +116,7 @@ def adopt(adoption: Adoption, *, is_recorded: bool, has_begun: bool) -> Step:
         return Step.blocked(ADOPTION_REFUSED, message, requeue=RETRY_SECONDS)
     if not adoption.is_due:
         return PASS  # everything is adopted; or a claim has another owner, which the next step reports
-    names = ", ".join(sorted(claim["metadata"]["name"] for claim in adoption.foreign or adoption.claims))
+    names = listed(tuple(sorted(claim["metadata"]["name"] for claim in adoption.foreign or adoption.claims)))
     if why := adoption.refusal:
         message = f"spec.adopt: {names} of uid {uid} cannot be adopted: {why} Nothing was changed."
         return Step.blocked(ADOPTION_REFUSED, message, requeue=RETRY_SECONDS)

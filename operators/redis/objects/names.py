@@ -42,12 +42,16 @@ LAST_RUN = "redis.middleware.hc.cn/last-run"
 READ_ONCE = "redis.middleware.hc.cn/read-once"
 """Annotation of pods: digest of the settings that a server reads only when it starts; a change restarts the pods."""
 
-NODE_ID, PRIMARY, COPY_OF, HOST, VERSION, NODES = (
-    f"redis.middleware.hc.cn/{key}" for key in ("node-id", "primary", "copy-of", "host", "version", "nodes")
+NODE_ID, PRIMARY, COPY_OF, HOST, VERSION, NODES, CLAIM_UID = (
+    f"redis.middleware.hc.cn/{key}"
+    for key in ("node-id", "primary", "copy-of", "host", "version", "nodes", "claim-uid")
 )
-"""Annotations of volume claims: id, role and address of the node whose data the volume has, and all nodes of the
-cluster, as NAME=ID,NAME=ID (volume_record.py).
+"""Annotations of volume claims: id, role and address of the node whose data the volume has, all nodes of the cluster
+as NAME=ID,NAME=ID, and the UID of the claim itself, from which that of a restored claim differs (volume_record.py).
 """
+
+ADOPT_COPIES = "redis.middleware.hc.cn/adopt-copies"
+"""Annotation of a RedisCluster: its UID, as a user's consent to adopt copies of volumes, whose original is deleted."""
 
 CLUSTER_UID = "redis.middleware.hc.cn/cluster-uid"
 """Label of the StatefulSet and of volume claims: UID of the resource that owns the data."""

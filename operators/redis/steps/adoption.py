@@ -13,7 +13,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.observe import Observed
-from operators.redis.volume_record import node_entries, records, to_record, why_unusable
+from operators.redis.volume_record import node_entries, records, to_record, why_copied, why_unusable
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.runtime.plan import Patch, Step
 from shared.steps import adoption
@@ -56,5 +56,5 @@ def mark_volumes(resource: RedisCluster, seen: Assessment, _now: datetime) -> St
 
 def _adoption(resource: RedisCluster, seen: Observed) -> Adoption:
     given = seen.adoptable
-    problem = why_unusable(resource, records(resource, given.claims))
+    problem = why_unusable(resource, records(resource, given.claims)) or why_copied(resource, given.claims)
     return Adoption(resource, given.claims, CLUSTER_UID, given.former, given.in_use, problem)

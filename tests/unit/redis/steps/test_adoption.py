@@ -27,7 +27,12 @@ IDS = {f"demo-{number}": f"{number:040x}" for number in range(1, 4)}
 def claim(number: int, uid: str = FORMER, **other: str) -> Obj:
     """A claim of demo-NUMBER, with the record of its node."""
     listed = ",".join(f"{name}={node_id}" for name, node_id in IDS.items())
-    found = {"node-id": IDS[f"demo-{number}"], "host": f"demo-{number}.demo.default.svc", "nodes": listed} | other
+    found = {
+        "claim-uid": f"disk-{number}",
+        "node-id": IDS[f"demo-{number}"],
+        "host": f"demo-{number}.demo.default.svc",
+        "nodes": listed,
+    } | other
     annotations = {f"redis.middleware.hc.cn/{key.replace('_', '-')}": value for key, value in found.items()}
     metadata = {"name": f"data-demo-{number}", "namespace": "default", "uid": f"disk-{number}", "resourceVersion": "7"}
     return {
@@ -36,8 +41,9 @@ def claim(number: int, uid: str = FORMER, **other: str) -> Obj:
     }
 
 
-def resource(status: Obj | None = None, **spec: Any) -> RedisCluster:
-    metadata = {"name": "demo", "namespace": "default", "uid": UID, "generation": 1}
+def resource(status: Obj | None = None, *, consent: str = "", **spec: Any) -> RedisCluster:
+    annotations = {"redis.middleware.hc.cn/adopt-copies": consent} if consent else {}
+    metadata = {"name": "demo", "namespace": "default", "uid": UID, "generation": 1, "annotations": annotations}
     given = {"replicas": 3, "version": "8.0.2", "storage": {}, "adopt": {"fromUID": FORMER}, **spec}
     return RedisCluster.parse({"metadata": metadata, "spec": given, "status": status or {}})
 
@@ -76,9 +82,10 @@ def test_recorded_adoption_hands_over_the_remaining_claims_only() -> None:
 def test_volumes_without_records_are_adopted_and_the_nodes_decide() -> None:
     bare = claim(1)
     del bare["metadata"]["annotations"]
-    made = report(resource(), world(bare))
+    assert report(resource(), world(bare)) == {}, "they may be copies"
+    made = report(resource(consent=UID), world(bare))
     assert made == {"adoption": {"fromUID": FORMER}}, "only the nodes themselves show that the cluster exists"
-    assert len(adopt(world(bare), made).actions) == 1
+    assert len(adopt(world(bare), made, consent=UID).actions) == 1
 
 
 def pod(number: int) -> Obj:
@@ -107,6 +114,18 @@ def test_unsafe_adoption_is_refused(found: Observed, words: str) -> None:
 def test_volumes_that_the_spec_does_not_name_are_left_to_the_next_step(spec: Obj) -> None:
     assert adopt(world(claim(1)), **spec) == PASS
     assert report(resource(**spec), world(claim(1))) == {}
+
+
+@pytest.mark.parametrize("recorded", ["disk-0", ""], ids=["restored claim", "record of an earlier build"])
+def test_copies_are_adopted_only_if_their_original_is_deleted(recorded: str) -> None:
+    """The consent names this resource: one that Git keeps is none for a recreated resource."""
+    found = world(claim(1), claim(2, claim_uid=recorded))
+    for consent in ("", "true", FORMER):
+        refused = adopt(found, consent=consent)
+        assert (refused.actions, refused.reason) == ((), "AdoptionRefused")
+        assert "data-demo-2 may be a copy, whose node would join the original" in refused.message
+        assert f"adopt-copies={UID}. " in refused.message
+    assert adopt(found, consent=UID).reason == "Adopting"
 
 
 def test_existing_cluster_keeps_working_with_the_field() -> None:
