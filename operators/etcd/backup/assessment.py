@@ -17,7 +17,7 @@ START_TIMEOUT_SECONDS = 600.0
 
 
 MAX_ATTEMPTS = 3
-"""Attempts of an EtcdBackup; a scheduled one is attempted further, until the next one is due."""
+"""Attempts of an EtcdBackup; a scheduled one is attempted any number of times, until the next one is due."""
 
 BACKOFF_SECONDS = (15.0, 60.0, 300.0, 900.0, 1800.0)
 """Time between the end of an attempt and the next one, by the number of failed attempts; the last value repeats."""
@@ -64,4 +64,4 @@ class Assessment:
     def gives_up(self) -> bool:
         """Whether no further attempt follows a failed one."""
         until = self.backup.retry_until
-        return self.attempts >= MAX_ATTEMPTS and (until is None or self.next_attempt >= until)
+        return self.attempts >= MAX_ATTEMPTS if until is None else self.next_attempt >= until

@@ -1,8 +1,8 @@
 """Plan of an EtcdBackup. Pure.
 
 A snapshot belongs to one point in time: it is attempted a few times in a row, and then never again. A scheduled one is
-attempted until the next one is due. The outcome is recorded in the status before the pod is deleted, so that nothing is
-lost or done twice.
+attempted until the next one is due, and then ends, regardless of what it waits for: the next one is created only then.
+The outcome is recorded in the status before the pod is deleted, so that nothing is lost or done twice.
 """
 
 from __future__ import annotations
@@ -57,7 +57,14 @@ class Planner:
         if finished := report.finished(facts):
             return finished
         found = follow(self._steps(), backup, facts, now)
-        return Plan((found.actions,), found.verdict, report.status(facts), found.requeue, poll=found.poll)
+        until = backup.retry_until
+        if until is None or seen.alive or found.actions:
+            return Plan((found.actions,), found.verdict, report.status(facts), found.requeue, poll=found.poll)
+        left = (until - now).total_seconds()
+        if left <= 0:
+            return report.expired(facts, found.verdict)
+        requeue = left if found.requeue is None else min(left, found.requeue)
+        return Plan((), found.verdict, report.status(facts), requeue, poll=found.poll)
 
 
 def await_snapshot(backup: EtcdBackup, facts: Assessment, now: datetime) -> Step:
@@ -131,9 +138,7 @@ def take_snapshot(settings: Settings, backup: EtcdBackup, facts: Assessment, _no
     if choice is None:
         errors = "; ".join(f"{source.name}: {source.error}" for source in seen.sources if source.error)
         why = errors or ("no healthy voter of this cluster answers" if seen.sources else "no member has a running pod")
-        message = (
-            f"No member of EtcdCluster {cluster.name} can provide a snapshot: {why.rstrip('.')}. The operator retries."
-        )
+        message = f"No member of EtcdCluster {cluster.name} can provide a snapshot: {why.rstrip('.')}. {report.RETRIES}"
         return Step.wait(NO_MEMBER, message, warning=True, requeue=RETRY_SECONDS)
     attempt = facts.attempts + 1
     label = _attempt(backup, attempt)

@@ -15,6 +15,9 @@ from shared.runtime.plan import Delete, Plan
 from shared.status import conditions
 from shared.status.verdict import Progress, Verdict
 
+RETRIES = "The operator retries."
+"""End of a message about something that the operator waits for."""
+
 
 def status(facts: Assessment) -> Obj:
     """Return the status of an EtcdBackup that is not finished."""
@@ -68,6 +71,17 @@ def _given_up(facts: Assessment, outcome: Outcome) -> Plan:
     return Plan((), Verdict(Progress.BLOCKED, outcome.reason, message, warning=True), found, requeue=0)
 
 
+def expired(facts: Assessment, waits: Verdict) -> Plan:
+    """Return the plan of a scheduled EtcdBackup that still waits when the next one is due.
+
+    Args:
+        waits: verdict about what it waits for.
+    """
+    message = f"{waits.message.removesuffix(RETRIES).rstrip()} No snapshot was taken before the next one was due."
+    found = status(facts) | {"phase": FAILED, "completedAt": _rfc3339(facts.now)}
+    return Plan((), Verdict(Progress.BLOCKED, waits.reason, message, warning=True), found, requeue=0)
+
+
 def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
     """Keep the status; delete the pod, but keep that of a failed attempt for its log, unless it could still run."""
     before = accessors.condition(backup.obj, conditions.READY)
@@ -80,11 +94,14 @@ def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
 
 
 def _times(outcome: Outcome, now: datetime) -> Obj:
-    ended = outcome.finished or now
-    found: Obj = {"completedAt": ended.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    found: Obj = {"completedAt": _rfc3339(outcome.finished or now)}
     if outcome.started is not None and outcome.finished is not None:
         found["durationSeconds"] = (outcome.finished - outcome.started).total_seconds()
     return found
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _human_readable(size: int) -> str:

@@ -11,15 +11,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from operators.etcd.api.backup import API, COMPLETE, FAILED, RETRY_UNTIL, SCHEDULED
+from operators.etcd.api.backup import API, COMPLETE, FAILED, RETRY_UNTIL, SCHEDULED, EtcdBackup
+from operators.etcd.api.backup import RUNNING as TAKING
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.snapshot_stores import Destination
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.objects import names
 from operators.etcd.observe import Observed
 from operators.etcd.reasons import RUNNING
 from shared.api.schedule import last_due, next_due
-from shared.api.spec import as_object
+from shared.api.spec import InvalidSpec, as_object
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Apply, Delete, Step
@@ -34,13 +36,17 @@ _SECOND = timedelta(seconds=1)
 
 
 def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Create the EtcdBackup that is due, unless another is in progress; delete those beyond the retention."""
+    """Create the EtcdBackup that is due, unless another is in progress; delete those beyond the retention.
+
+    One that waits for the destination of an earlier spec is deleted. As long as it is due, another one is created.
+    """
     desired = resource.spec.backup
     if desired is None or not resource.recorded_cluster_id:
         return PASS
-    actions: list[Apply | Delete] = [
-        Delete(API.kind, obj) for obj in _surplus(seen.backup.scheduled, desired.retention)
-    ]
+    scheduled = seen.backup.scheduled
+    actions: list[Apply | Delete] = [Delete(API.kind, obj) for obj in _surplus(scheduled, desired.retention)]
+    outdated = [obj for obj in scheduled if _waits(obj) and not _stores_in(obj, desired.destination)]
+    actions += [Delete(API.kind, obj, unchanged=True) for obj in outdated]
     due, following = _timetable(resource, desired.schedule, now)
     if due is not None and not _is_made(resource, seen, due):
         if any(not _is_over(obj) for obj in seen.backup.scheduled):
@@ -116,6 +122,18 @@ def _rfc3339(moment: datetime) -> str:
 
 def _is_made(resource: EtcdCluster, seen: Observed, due: datetime) -> bool:
     return scheduled_name(resource.name, due) in map(_name, seen.backup.scheduled)
+
+
+def _waits(obj: Obj) -> bool:
+    """Whether an EtcdBackup is not finished, and no pod takes its snapshot now."""
+    return not _is_over(obj) and _phase(obj) != TAKING
+
+
+def _stores_in(obj: Obj, destination: Destination) -> bool:
+    try:
+        return EtcdBackup.parse(obj).spec.destination == destination
+    except InvalidSpec:
+        return False
 
 
 def _surplus(scheduled: tuple[Obj, ...], retention: int) -> list[Obj]:

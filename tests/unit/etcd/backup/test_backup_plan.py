@@ -300,7 +300,31 @@ def test_scheduled_backup_fails_when_no_attempt_fits_before_the_next_one() -> No
     assert "All 5 attempts failed." in made.verdict.message
     few = dataclasses.replace(READY, pod=snapshot_pod(attempt=2, **failed()))
     made = plan(few, scheduled_until("2026-01-01T11:00:00Z", phase="Running", attempts=2))
-    assert made.status["phase"] == "Pending", "at least three attempts"
+    assert made.status["phase"] == "Failed", "however few: the next one makes its own attempts"
+
+
+@pytest.mark.parametrize(
+    ("seen", "options", "reason"),
+    [
+        (Observed(problem=SecretProblem(Reason("ClusterMissing"), "There is no cluster.")), SETTINGS, "ClusterMissing"),
+        (Observed(problem=SecretProblem(Reason("PodInTheWay"), "There is a pod.")), SETTINGS, "PodInTheWay"),
+        (dataclasses.replace(READY, sources=()), SETTINGS, "NoMember"),
+        (READY, Settings("etcd-operator", "etcd"), "NoAgentImage"),
+    ],
+)
+def test_scheduled_backup_ends_when_the_next_one_is_due_regardless_of_the_cause(
+    seen: Observed, options: Settings, reason: str
+) -> None:
+    early = plan(seen, scheduled_until("2026-01-01T12:00:05Z"), settings=options)
+    assert early.status["phase"] == "Pending"
+    assert early.requeue == pytest.approx(5), "planned again at that time"
+    late = plan(seen, scheduled_until("2026-01-01T12:00:00Z"), settings=options)
+    assert (late.status["phase"], late.verdict.reason) == ("Failed", reason)
+    assert late.verdict.message.endswith("No snapshot was taken before the next one was due.")
+    assert late.status["completedAt"] == "2026-01-01T12:00:00Z"
+    alive = plan(Observed(snapshot_pod()), scheduled_until("2026-01-01T11:00:00Z"), settings=options)
+    assert alive.status["phase"] == "Running", "a snapshot that is being taken may still be complete"
+    assert pod_of(plan(READY, scheduled_until("2026-01-01T11:00:00Z"))), "the operator was down until now"
 
 
 def test_failure_is_reported_once_for_all_attempts() -> None:

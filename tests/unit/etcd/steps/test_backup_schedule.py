@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from operators.etcd.steps.backup_schedule import MAX_FAILED_KEPT, backup_status,
 from shared.kubernetes.kinds import Key, Obj
 from shared.kubernetes.ownership import key_of
 from shared.runtime.plan import PASS, Action, Apply, Delete
-from tests.unit.etcd.backup.states import VOLUME
+from tests.unit.etcd.backup.states import BUCKET, VOLUME
 from tests.unit.etcd.world import SETTINGS, UID, VOTER, cluster, plan, seen
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -33,7 +34,9 @@ def resource(next_time: str | None = "2026-01-01T12:00:00Z", **backup: Any) -> A
     return cluster(backup=HOURLY | backup, status=status)
 
 
-def scheduled_backup(hour: int, phase: str = "Complete", day: int = 1, **status: Any) -> Obj:
+def scheduled_backup(
+    hour: int, phase: str = "Complete", day: int = 1, destination: Obj | None = None, **status: Any
+) -> Obj:
     """Return an EtcdBackup of the schedule."""
     due = datetime(2026, 1, day, hour, tzinfo=UTC)
     completion = {"completedAt": f"2026-01-{day:02}T{hour:02}:00:30Z"} if phase in ("Complete", "Failed") else {}
@@ -41,6 +44,7 @@ def scheduled_backup(hour: int, phase: str = "Complete", day: int = 1, **status:
     return {
         "kind": "EtcdBackup",
         "metadata": metadata,
+        "spec": {"clusterName": "demo", "destination": destination or VOLUME},
         "status": {"phase": phase, **completion, **status} if phase else {},
     }
 
@@ -218,6 +222,25 @@ def test_unfinished_backup_is_not_deleted() -> None:
         scheduled_backup(hour, phase) for hour, phase in enumerate(["Pending", "Running", "", "Complete", "Complete"])
     ]
     assert changes(resource(retention=1), *there) == ["delete demo-2601010300"]
+
+
+@pytest.mark.parametrize("phase", ["", "Pending"])
+@pytest.mark.parametrize("former", [BUCKET, {"volume": {"claimName": "snapshtos"}}, {"volume": 7}])
+def test_backup_that_waits_for_a_former_destination_is_deleted_and_then_created_again(phase: str, former: Obj) -> None:
+    waits = scheduled_backup(12, phase, destination=former)
+    assert changes(resource(), waits) == ["delete demo-2601011200"]
+    (action,) = schedule_backups(SETTINGS, resource(), world(waits), NOON).actions
+    assert isinstance(action, Delete)
+    assert action.unchanged, "it may have begun since"
+    assert changes(resource()) == ["create demo-2601011200"]
+    for later in ("Running", "Complete", "Failed"):
+        assert changes(resource(), scheduled_backup(12, later, destination=former)) == []
+
+
+def test_same_destination_is_recognized_with_and_without_defaults() -> None:
+    store: Obj = {"volume": {"claimName": "snapshots", "path": ""}}
+    short: Obj = {"volume": {"claimName": "snapshots"}}
+    assert changes(resource(destination=short), scheduled_backup(12, "Pending", destination=store)) == []
 
 
 # Status and message.
