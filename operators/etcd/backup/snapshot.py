@@ -6,8 +6,10 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 
 from operators.etcd.backup.store import NotASnapshot, SnapshotCorrupt
 
@@ -120,6 +122,25 @@ class Record:
             if type(value).__name__ != field.type:
                 raise ValueError(f"{field.name} is {value!r}")
         return record
+
+
+def beyond_retention(stored: Iterable[tuple[Record, bool]], keep: int) -> list[Record]:
+    """Return the snapshots that are older than the newest `keep` complete ones, newest first.
+
+    A snapshot that is not complete counts for nothing, so that the last complete ones are never returned.
+
+    Args:
+        stored: records of one schedule, each with whether its file is complete.
+        keep: number of complete snapshots to keep, at least 1.
+    """
+    newest = sorted(((_age(record), record, complete) for record, complete in stored), key=itemgetter(0), reverse=True)
+    kept = [age for age, _, complete in newest if complete][: max(1, keep)]
+    return [record for age, record, _ in newest if kept and len(kept) >= keep and age < kept[-1]]
+
+
+def _age(record: Record) -> tuple[str, str]:
+    """Return the due time, which ends the name of the EtcdBackup, and the time: both as text that sorts by time."""
+    return record.backup, record.taken
 
 
 # Names. The name of a file has its cluster and its EtcdBackup, each with the beginning of its UID. So a later cluster

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from operators.etcd.backup import bolt
-from operators.etcd.backup.snapshot import RECORD, Checksum, Record, directory, due_of
+from operators.etcd.backup.snapshot import RECORD, Checksum, Record, beyond_retention, directory, due_of
 from operators.etcd.backup.store import (
     BLOCK_BYTES,
     DataInTheWay,
@@ -113,8 +113,8 @@ async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Re
 async def prune(store: SnapshotStore, order: SnapshotOrder) -> list[str]:
     """Keep the newest scheduled snapshots of the cluster, and delete the others.
 
-    A file is deleted only if its record belongs to this cluster's schedule. The record is deleted last, so that the
-    next run finds what a crash left behind.
+    A file is deleted only if its record belongs to this cluster's schedule, and enough newer snapshots are complete
+    (`beyond_retention`). The record is deleted last, so that the next run finds what a crash left behind.
 
     Returns:
         Names of the deleted files.
@@ -129,17 +129,22 @@ async def prune(store: SnapshotStore, order: SnapshotOrder) -> list[str]:
                 and record.cluster_uid == order.cluster_uid
                 and _is_named(record, name, order)
             ):
-                found.append(record)
-    found.sort(
-        key=lambda record: (record.backup, record.taken), reverse=True
-    )  # the names have the same length and end with the time
+                found.append((record, await _is_complete(store, record)))
     removed = []
-    for record in found[order.keep :]:
+    for record in beyond_retention(found, order.keep):
         await store.remove(record.file)
         await store.remove(record.file + RECORD)
         removed.append(record.file)
         log.info("%s: deleted from %s: beyond the retention of scheduled snapshots.", record.file, store)
     return removed
+
+
+async def _is_complete(store: SnapshotStore, record: Record) -> bool:
+    """Whether the file of a record exists with its whole size; an unreachable store is an error, not an answer."""
+    try:
+        return len(await store.read(record.file, max(0, record.size - 1), 2)) == 1
+    except SnapshotMissing:
+        return False
 
 
 def _is_named(record: Record, name: str, order: SnapshotOrder) -> bool:

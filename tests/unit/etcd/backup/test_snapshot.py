@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.backup.snapshot import Checksum, Record, due_of, file_name, scheduled_name
+from operators.etcd.backup.snapshot import Checksum, Record, beyond_retention, due_of, file_name, scheduled_name
 from operators.etcd.backup.store import NotASnapshot, SnapshotCorrupt
 
 
@@ -102,3 +102,21 @@ def test_name_of_a_scheduled_backup_encodes_its_due_time() -> None:
     assert due_of("demo", "demo-2601020304") == due
     for other in ("demo-260102030", "demo-2613020304", "demo-1-2601020304", "demo-nightly", "other-2601020304"):
         assert due_of("demo", other) is None
+
+
+# Retention.
+
+
+def nightly(day: int) -> Record:
+    name = f"demo-2601{day:02}0300"
+    taken = f"2026-01-{day:02}T03:00:00Z"
+    return Record(f"{name}.db", 4128, "0" * 64, day, "3.6.0", "c1", "demo-1", taken, "default/demo", "u-1", name, True)
+
+
+@given(st.dictionaries(st.integers(1, 28), st.booleans()), st.integers(0, 5))
+def test_newest_complete_snapshots_are_never_beyond_the_retention(complete: dict[int, bool], keep: int) -> None:
+    removed = {record.revision for record in beyond_retention([(nightly(d), c) for d, c in complete.items()], keep)}
+    kept = sorted(day for day, is_complete in complete.items() if is_complete and day not in removed)
+    whole = sorted(day for day, is_complete in complete.items() if is_complete)
+    assert kept == whole[-max(1, keep) :]
+    assert not removed or all(day < kept[0] for day in removed), "nothing newer than a kept one is removed"

@@ -186,6 +186,23 @@ async def test_interrupted_pruning_is_completed(store: SnapshotStore) -> None:
     assert await store.names("demo-u-1") == [f"demo-u-1/demo-2601020300-b2.db{kind}" for kind in ("", ".json")]
 
 
+async def test_record_whose_file_is_not_complete_does_not_count(store: SnapshotStore) -> None:
+    """A lifecycle rule of a bucket deletes files; a full volume or a copy by hand truncates them."""
+    for day in (1, 2, 3, 4, 5):
+        await take(store, **nightly(day))
+    await store.remove("demo-u-1/demo-2601040300-b4.db")
+    await keep(store, "demo-u-1/demo-2601050300-b5.db", SNAPSHOT[:512])
+    await keep(store, "demo-u-1/demo-2601030300-b3.db", SNAPSHOT + b"!")
+    removed = await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=2))
+    assert removed == [], "the only complete snapshots are kept"
+    removed = await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=1))
+    assert removed == ["demo-u-1/demo-2601010300-b1.db"]
+    await store.remove("demo-u-1/demo-2601020300-b2.db")
+    before = await store.names("demo-u-1")
+    assert await work.prune(store, dataclasses.replace(ORDER, scheduled=True, keep=1)) == []
+    assert await store.names("demo-u-1") == before, "no complete one is left: everything else may be needed"
+
+
 # Fetching.
 
 
