@@ -158,18 +158,6 @@ class Assessment(Observed):
             return False
         return bool(instance.disk and instance.recorded.disk and instance.disk != instance.recorded.disk)
 
-    def may_replace(self, node_id: str, primary: str) -> bool:
-        """Return whether a node may serve the slots of a lost primary without a user's consent.
-
-        A former primary has no write since its successor took over. So only a replica of the successor replaces it
-        while its data is on another Kubernetes node: from there it may come back (`is_elsewhere`).
-        """
-        if not super().may_replace(node_id, primary):
-            return False
-        instance = self.recorded.get(node_id)
-        is_copy = instance is not None and instance.recorded is not None and instance.recorded.copy_of == primary
-        return is_copy or not self.is_elsewhere(primary)
-
     def last_owned(self, node_id: str) -> Slots:
         """Return the slots without an owner that an unreachable node owned last, by the status.
 
@@ -185,7 +173,9 @@ class Assessment(Observed):
         return node_id not in self.view.nodes and (not self.resource.formed or self.view.can_elect)
 
     def is_needed(self, node_id: str) -> bool:
-        """Return whether keys of served slots may be lost with a node: it may hold the only copy."""
+        """Return whether keys may be lost with a node: it may hold the only copy, or an older one of a lost primary."""
+        if any(self.lost(each.id) and self.has_older_data_of(node_id, each.id) for each in self.view.primaries):
+            return True
         node = self.view.nodes.get(node_id)
         if node is None or (node.is_replica and not self.view.slots_of(node.primary)):
             return False
@@ -437,7 +427,7 @@ class Assessment(Observed):
         """Return whether a primary took over from another node, which replicates it or last was its primary."""
         known = self.view.nodes.get(former)
         replicates = known is not None and known.primary == node_id
-        return replicates or self.successor(former) == node_id or self.has_data_of(node_id, former)
+        return replicates or self.successor(former) == node_id or self.copy_of(node_id) == former
 
     @property
     def acknowledges_moves(self) -> bool:

@@ -112,20 +112,32 @@ class Observed:
         """Return the instance of a pod name, if there is one."""
         return next((instance for instance in self.instances if instance.name == name), None)
 
-    def has_data_of(self, node_id: str, primary: str) -> bool:
-        """Return whether a node once had all data of a primary, or was the node that this primary took over from.
+    def copy_of(self, node_id: str) -> str:
+        """Return the recorded primary whose data a node has, or had when it took over from it; empty without record."""
+        instance = self.recorded.get(node_id)
+        return instance.recorded.copy_of if instance and instance.recorded else ""
 
-        A replica that was just configured reports its primary, but has no data yet, or that of another primary.
+    def has_data_of(self, node_id: str, primary: str) -> bool:
+        """Return whether a node has had all data of a primary, by the record.
+
+        A replica that was just configured reports its primary, but has no data yet, or that of another primary. And a
+        node that was a primary meanwhile has its own data.
         """
-        copy_of = {
-            known: instance.recorded.copy_of
-            for known, instance in self.recorded.items()
-            if instance.recorded is not None
-        }
-        return copy_of.get(node_id) == primary or copy_of.get(primary) == node_id
+        instance = self.recorded.get(node_id)
+        return instance is not None and instance.recorded is not None and instance.recorded.data_of == primary
+
+    def has_older_data_of(self, node_id: str, primary: str) -> bool:
+        """Return whether a node has the data that a primary began with when it took over, without any later write.
+
+        That is the node that it took over from, or a replica of that one.
+        """
+        former = self.copy_of(primary)
+        return node_id != primary != former and bool(former) and self.has_data_of(node_id, former)
 
     def may_replace(self, node_id: str, primary: str) -> bool:
-        """Return whether a node may serve the slots of a lost primary: it had all of its data, and has not lost it.
+        """Return whether a node may serve the slots of a lost primary without a user's consent.
+
+        It has had all data of the primary, and has not lost it.
 
         A replica without any key that had some when it was last in sync was emptied: by a sync that broke off, or by
         hand.

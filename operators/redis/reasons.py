@@ -69,6 +69,12 @@ DATA_AWAY = REASONS.add(
         "run there again, let them: then the keys are back. Nothing was changed."
     ),
     (
+        "No node serves {slots}: the data {places}, where their pods do not run{others}. {older} can serve {outdated} "
+        "with older keys, without the writes since the last failover{empty}; all other keys stay. To allow it, set "
+        "spec.recovery.confirm to {token}{former}. If the pods can run there again, let them: then the keys are back. "
+        "Nothing was changed."
+    ),
+    (
         "No node serves {brief}, but {names} may have keys{why}. The cluster is not created again, and nothing was "
         "changed. Bring the data back; if it is lost, delete the {objects}."
     ),
@@ -229,11 +235,13 @@ RECORDING = REASONS.add("Recording", Severity.NORMAL, "The nodes and their volum
 RECOVERING = REASONS.add(
     "Recovering",
     Severity.NORMAL,
-    "Lost slots are being assigned to other primaries after a user confirmed the loss.",
+    "Lost slots are being served again, after a user confirmed the loss.",
     "No primary is left and the loss is confirmed; recording that the cluster is created again, empty.",
     "{brief} will be served again, empty, once all nodes report the same cluster view. {unclear}",
     "The loss of {names} is confirmed; removing them from all nodes (CLUSTER FORGET).",
     "{map} are taking {brief}, empty.",
+    "{loss}; {instance} is taking over, with its older keys.",
+    "{loss}. Waiting for {instance} to notice it before it takes over, with its older keys.",
 )
 REDIS_UNREACHABLE = REASONS.add(
     "RedisUnreachable",

@@ -172,9 +172,17 @@ _COPY = "copyOf", "copyHasKeys"
 
 
 def _copy(node: Seen, before: Obj) -> Obj:
-    """Return whose data a node has; a record ends when other data may have replaced it."""
+    """Return whose data a node has; a record ends when other data may have replaced it.
+
+    A primary has the data of the one that it took over from. Once it is replaced itself, it has its own until it is in
+    sync.
+    """
     if node.synced:
         return {"copyOf": node.primary, "copyHasKeys": bool(node.report and node.report.keys) or None}
+    if node.is_primary and before.get("role") == REPLICA_ROLE:
+        return {"copyOf": before.get("primaryId")}
+    if node.is_replica and before.get("role") == PRIMARY_ROLE:
+        return {"copyOf": node.id if not node.may_have_other_data else None}
     return {} if node.may_have_other_data else {name: before.get(name) for name in _COPY}
 
 

@@ -81,8 +81,9 @@ class ClusterCondition(SpecModel):
     )
     copy_of: str | None = Field(
         None,
-        description="Of a node: id of the primary whose data it has. It ends when a full sync begins, or when the node "
-        "is connected to another server. A replica without it is not promoted.",
+        description="Of a node: id of the primary whose data it has; of a primary, the one that it took over from. It "
+        "ends when a full sync begins, or when the node is connected to another server. A replica with another id than "
+        "that of its primary is not promoted.",
     )
     copy_has_keys: bool | None = Field(
         None,
@@ -127,8 +128,9 @@ class NodeStatus(SpecModel):
     )
     copy_of: str | None = Field(
         None,
-        description="Id of the primary whose data the node has. It ends when a full sync begins, or when the node is "
-        "connected to another server. A replica without it is not promoted.",
+        description="Id of the primary whose data the node has; of a primary, the one that it took over from. It ends "
+        "when a full sync begins, or when the node is connected to another server. A replica with another id than that "
+        "of its primary is not promoted.",
     )
     copy_has_keys: bool | None = Field(
         None,
@@ -234,6 +236,11 @@ class RecoveryStatus(SpecModel):
     slots: SlotRanges = Field(description="Slots whose keys are lost, without those that are served again.")
     nodes: Annotated[list[NodeId], Field(max_length=1024)] = Field(
         default_factory=list, description="Ids of the nodes whose data is given up with the slots."
+    )
+    older: Annotated[list[NodeId], Field(max_length=1024)] = Field(
+        default_factory=list,
+        description="Ids of the nodes whose older keys the recovery serves, without the writes since the last "
+        "failover. All other lost slots are served empty.",
     )
     observed: Time | None = Field(
         None,
@@ -345,7 +352,8 @@ class RecordedNode:
         role: `primary` or `replica`.
         slots: slots that it owned.
         engine: engine that it ran; None if that is not recorded.
-        copy_of: id of the primary whose data it has (`status._role`); empty if there is none.
+        copy_of: id of the primary whose data it has (`status._copy`): its own id for a replica that was a primary and
+            is not in sync yet. Of a primary, the one that it took over from. Empty if there is none.
         copy_has_keys: whether that copy had keys.
         since: time of the last change of its role or readiness; None if that is not recorded.
         host: Kubernetes node that it ran on; empty if that is not recorded.
@@ -364,6 +372,11 @@ class RecordedNode:
     since: datetime | None = None
     host: str = ""
     zone: str = ""
+
+    @property
+    def data_of(self) -> str:
+        """Id of the primary whose data the node has: of a primary itself; empty for a replica without a record."""
+        return self.copy_of if self.role == REPLICA_ROLE else self.node_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,18 @@ but empty, looks to clients as if its keys never existed:
 4. Empty nodes take the slots, or else the primary with the fewest. If all slots are lost, and no volume may have keys,
    the cluster is created again, empty (bootstrap.py).
 
+A node that the lost primary took over from still has its keys as of then, and none of the later writes. It replaces its
+successor in the same way only if a user allows it: the loss names it, and has another token than one without it. Then
+it takes over (CLUSTER FAILOVER), and none of these slots is served empty.
+
 Data on a Kubernetes node (hostPath) that a pod has left is not lost: `DataAway` names where it is. As that node
 may never come back, a user may give the keys up as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
@@ -29,10 +33,11 @@ from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.migration.commands import AssignSlots
 from operators.redis.observe import outlives_pods
-from operators.redis.reasons import DATA_AWAY, RECOVERING, SLOTS_LOST, SLOTS_UNSERVED
+from operators.redis.reasons import DATA_AWAY, RECOVERING, SLOTS_LOST, SLOTS_UNSERVED, TAKING_OVER
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.steps.failover import take_over_from_lost, unelectable
 from operators.redis.steps.preconditions import refuse_unknown_nodes
-from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
+from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
@@ -53,6 +58,8 @@ class SlotLoss:
         elsewhere: instances whose node has its data on another Kubernetes node than their pods.
         unreachable: instances whose nodes may have the keys and are unreachable.
         doubtful: if all slots are lost, instances that may still have keys.
+        older: instances whose node has older keys of a lost primary, by the id of that primary; they can replace it.
+        outdated: slots of these primaries.
     """
 
     slots: Slots
@@ -61,11 +68,18 @@ class SlotLoss:
     elsewhere: tuple[Instance, ...] = ()
     unreachable: tuple[Instance, ...] = ()
     doubtful: tuple[Instance, ...] = ()
+    older: Mapping[str, Instance] = field(default_factory=dict)
+    outdated: Slots = field(default_factory=Slots)
 
     @property
     def is_total(self) -> bool:
-        """Whether all slots are lost, so that the cluster has to be created again."""
-        return self.slots == Slots.all()
+        """Whether all slots are lost, with all keys, so that the cluster has to be created again."""
+        return self.slots == Slots.all() and not self.older
+
+    @property
+    def older_ids(self) -> list[str]:
+        """Ids of the nodes with older keys."""
+        return sorted(instance.id for instance in self.older.values())
 
     @property
     def is_certain(self) -> bool:
@@ -94,6 +108,7 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
     instances = tuple(instance for instance in seen.instances if instance.recorded)
     given_up = [instance for instance in instances if instance.recorded and instance.recorded.node_id in nodes]
     elsewhere = tuple(each for each in given_up if each.recorded and seen.is_elsewhere(each.recorded.node_id))
+    older = {owner: found for owner in owners if (found := _older(seen, owner))}
     return SlotLoss(
         slots,
         nodes,
@@ -103,8 +118,21 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
             *(each for each in instances if each.recorded and each.recorded.node_id in concerned - nodes),
             *(_unrecorded(seen) if view.uncovered else ()),
         ),
-        _doubtful(resource, seen, nodes) if slots == Slots.all() else (),
+        _doubtful(resource, seen, nodes) if slots == Slots.all() and not older else (),
+        older,
+        Slots.union(map(view.slots_of, older)),
     )
+
+
+def _older(seen: Assessment, owner: str) -> Instance | None:
+    """Return the reachable instance with older keys of a lost primary: the node that it took over from, if it has any.
+
+    Otherwise, the replica of that node with the most data.
+    """
+    reports = [seen.reachable[node_id].report for node_id in _copies(seen, owner) & seen.reachable.keys()]
+    found = [report for report in reports if report and report.keys and seen.has_older_data_of(report.id, owner)]
+    best = max(found, key=lambda each: (each.id == seen.copy_of(owner), each.offset, each.id), default=None)
+    return seen.reachable[best.id] if best else None
 
 
 def _doubtful(resource: RedisCluster, seen: Assessment, nodes: Collection[str]) -> tuple[Instance, ...]:
@@ -151,11 +179,19 @@ def _lost_owners(seen: Assessment) -> list[str]:
 
 
 def _copies(seen: Assessment, primary: str) -> set[str]:
-    """Return the replicas of a node, including recorded ones: a forgotten replica may still have the keys."""
-    entries = (instance.recorded for instance in seen.recorded.values() if instance.recorded)
-    return {entry.node_id for entry in entries if entry.primary == primary} | {
-        copy.id for copy in seen.view.replicas_of(primary)
-    }
+    """Return the replicas of a node, including recorded ones: a forgotten replica may still have the keys.
+
+    And the node that it took over from, with the replicas of that one, unless they follow another primary by now.
+    """
+    view = seen.view
+    found = {copy.id for copy in view.replicas_of(primary)}
+    for known, instance in seen.recorded.items():
+        node, entry = view.nodes.get(known), instance.recorded
+        follows = node.primary if node else entry.primary if entry else ""
+        is_older = seen.has_older_data_of(known, primary) and not view.slots_of(known)
+        if (entry and entry.primary == primary) or (is_older and follows in ("", seen.copy_of(primary))):
+            found.add(known)
+    return found
 
 
 def report(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | None:
@@ -175,18 +211,27 @@ def report(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | Non
 def _offer(resource: RedisCluster, seen: Assessment, found: SlotLoss, now: datetime) -> Obj:
     """Return the recovery that is possible from a certain loss: the recorded one, as long as it covers this loss."""
     left = _remaining(seen, found, current(resource, now))
-    continues = not found.slots - Slots.parse(left["slots"]) and found.nodes <= set(left["nodes"])
+    covers = not found.slots - Slots.parse(left["slots"]) and found.nodes <= set(left["nodes"])
+    continues = covers and (left.get("older") or []) == found.older_ids
     all_lost = f"{resource.uid} lost {found.slots} of {','.join(sorted(found.nodes))}"
+    if found.older:
+        all_lost += f" and has older keys at {','.join(found.older_ids)}"
     fields = occurrence(resource, all_lost, now, continues=continues)
     nodes = left["nodes"] if continues else sorted(found.nodes)
-    return {"slots": str(found.slots), "nodes": nodes, "message": _consequences(found)} | fields
+    older = {"older": found.older_ids} if found.older else {}
+    return {"slots": str(found.slots), "nodes": nodes, "message": _consequences(found)} | older | fields
 
 
 def _remaining(seen: Assessment, found: SlotLoss, record: Obj) -> Obj:
-    """Return a recorded recovery without the slots that are served again, and the nodes that have come back."""
+    """Return a recorded recovery without the slots that are served again, and the nodes that have come back.
+
+    And without the nodes with older keys that have taken over.
+    """
     slots = Slots.parse(record.get("slots") or "") & found.slots
     nodes = [node_id for node_id in record.get("nodes") or () if node_id not in seen.reachable]
-    return record | {"slots": str(slots), "nodes": nodes}
+    older = [node_id for node_id in record.get("older") or () if not seen.view.slots_of(node_id)]
+    left = {name: value for name, value in record.items() if name != "older"} | ({"older": older} if older else {})
+    return left | {"slots": str(slots), "nodes": nodes}
 
 
 def restarts_empty(resource: RedisCluster, seen: Assessment, now: datetime) -> bool:
@@ -228,7 +273,23 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
             f"{brief(found.slots)} will be served again, empty, once all nodes report the same cluster view. {unclear}"
         )
         return Step.wait(RECOVERING, message, requeue=GOSSIP_SECONDS)
+    if found.older:
+        return _serve_older(seen, *next(iter(found.older.items())))
     return _carry_out(resource, seen, found)
+
+
+def _serve_older(seen: Assessment, owner: str, instance: Instance) -> Step:
+    """Let a node with older keys of a lost primary take over from it."""
+    loss, report = f"The loss of {seen.name_of(owner)} is confirmed", instance.report
+    is_ready = instance.id in (each.id for each in seen.view.failover_candidates(owner)) and not instance.leaving
+    if not is_ready or report is None or not report.finds_failed(owner):
+        message = f"{loss}. Waiting for {instance.name} to notice it before it takes over, with its older keys."
+        return Step.wait(RECOVERING, message, requeue=GOSSIP_SECONDS)
+    call = take_over_from_lost(seen, instance.id)
+    if call.mode == "FORCE" and (why := unelectable(seen, seen.view.nodes[instance.id])):
+        return Step.wait(TAKING_OVER, f"{loss}. {why}", warning=True, requeue=BLOCKED_SECONDS)
+    message = f"{loss}; {instance.name} is taking over, with its older keys."
+    return Step.wait(RECOVERING, message, call, requeue=FAILOVER_SECONDS)
 
 
 def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Step:
@@ -313,15 +374,23 @@ def _await_confirmation(resource: RedisCluster, found: SlotLoss, offered: Obj) -
 
 
 def _consequences(found: SlotLoss) -> str:
-    slots = brief(found.slots)
+    slots, rest = brief(found.slots), found.slots - found.outdated
     lost = f"No node has the keys of {slots}."
     if found.elsewhere:
         others = f", and {_names(found.lost)} lost their data" if found.lost else ""
         lost = f"No node serves {slots}: {_where(found.elsewhere)}, where their pods do not run{others}."
+    elif found.lost and found.older:
+        lost = f"{_names(found.lost)} lost their data: no node has all keys of {slots}."
     elif found.lost:
         lost = f"{_names(found.lost)} lost their data, and no other node has it: the keys of {slots} are lost."
     if found.is_total:
         return f"{lost} No primary is left. The cluster can be created again, empty."
+    if found.older:
+        empty = f"; {brief(rest)} can be served again, empty" if rest else ""
+        return (
+            f"{lost} {_names(found.older.values())} can serve {brief(found.outdated)} with older keys, without the "
+            f"writes since the last failover{empty}; all other keys stay."
+        )
     return f"{lost} These slots can be served again, empty; all other keys stay."
 
 

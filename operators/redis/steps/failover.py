@@ -24,10 +24,9 @@ def replace_failed(resource: RedisCluster, seen: Assessment, _now: datetime) -> 
     """Promote the replica that has most data of a primary that lost its data."""
     if not resource.formed:
         return PASS
-    lost = [primary for primary in seen.view.primaries if seen.lost(primary.id)]
-    for primary in lost:
-        if failover_candidates := _failover_candidates(seen, primary):
-            return _replace(seen, primary, failover_candidates[0], len(lost))
+    for primary in seen.view.primaries:
+        if seen.lost(primary.id) and (failover_candidates := _failover_candidates(seen, primary)):
+            return _replace(seen, primary, failover_candidates[0])
     return PASS
 
 
@@ -40,7 +39,7 @@ def _failover_candidates(seen: Assessment, primary: Seen) -> Sequence[Seen]:
     ]
 
 
-def _replace(seen: Assessment, primary: Seen, candidate: Seen, lost: int) -> Step:
+def _replace(seen: Assessment, primary: Seen, candidate: Seen) -> Step:
     """Let the candidate take over, once every replica that may have more data has reported."""
     view = seen.view
     loss = f"{primary.name}, which owns {len(view.slots_of(primary.id))} slots, lost its data"
@@ -51,14 +50,22 @@ def _replace(seen: Assessment, primary: Seen, candidate: Seen, lost: int) -> Ste
     if candidate.report is None or not candidate.report.finds_failed(primary.id):
         message = f"{loss}. Waiting for {candidate.name} to notice the failure before it takes over."
         return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
-    # With a majority left, primaries vote, so nothing happens that they do not agree on. Without one, by evidence no
-    # primary is left that could vote otherwise.
-    mode: Literal["FORCE", "TAKEOVER"] = "FORCE" if len(view.primaries) - lost >= view.majority else "TAKEOVER"
-    if mode == "FORCE" and (why := unelectable(seen, candidate)):
+    call = take_over_from_lost(seen, candidate.id)
+    if call.mode == "FORCE" and (why := unelectable(seen, candidate)):
         return Step.wait(TAKING_OVER, f"{loss}. {why}", warning=True, requeue=BLOCKED_SECONDS)
     message = f"{loss}; {candidate.name} is taking over."
-    call = take_over(seen, candidate.id, mode)
     return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
+
+
+def take_over_from_lost(seen: Assessment, node_id: str) -> FailOver:
+    """Return the call that lets a replica take over from a primary that lost its data.
+
+    With a majority left, primaries vote, so nothing happens that they do not agree on. Without one, by evidence no
+    primary is left that could vote otherwise.
+    """
+    view = seen.view
+    left = sum(not seen.lost(primary.id) for primary in view.primaries)
+    return take_over(seen, node_id, "FORCE" if left >= view.majority else "TAKEOVER")
 
 
 def unelectable(seen: Assessment, candidate: Seen) -> str:

@@ -70,7 +70,6 @@ def _newer(seen: Assessment, primary: str) -> Sequence[Seen]:
         if copy.report
         and _served(seen.reachable[copy.id])
         and not (copy.report.link_up or copy.report.syncing or copy.report.loading)
-        and _is_recorded_copy(seen, copy.id, primary)
         and seen.may_replace(copy.id, primary)
     ]
     return sorted(found, key=lambda copy: (seen.reachable[copy.id].leaving, -copy.report.offset if copy.report else 0))
@@ -83,7 +82,7 @@ def _awaited(seen: Assessment, primary: str) -> Sequence[Seen]:
     return [
         copy
         for copy in seen.view.replicas_of(primary)
-        if not copy.answers and _is_recorded_copy(seen, copy.id, primary) and may_answer(seen, copy)
+        if not copy.answers and seen.has_data_of(copy.id, primary) and may_answer(seen, copy)
     ]
 
 
@@ -100,8 +99,3 @@ def _served(instance: Instance) -> bool:
 
 def _delay(instance: Instance) -> str:
     return instance.report.settings.get(DELAY, "") if instance.report else ""
-
-
-def _is_recorded_copy(seen: Assessment, node_id: str, primary: str) -> bool:
-    instance = seen.recorded.get(node_id)
-    return instance is not None and instance.recorded is not None and instance.recorded.copy_of == primary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,30 @@ def test_copy_of_is_the_last_primary_that_the_replica_was_in_sync_with() -> None
     fresh = [*formed()[:5], replica(2, synced=False, incarnation=1, recorded=None)]
     resource = cluster(*fresh, status=first | {"nodes": first["nodes"][:5]})
     assert "copyOf" not in plan(resource, seen(resource, *fresh)).status["nodes"][5]
+
+
+def test_primary_that_was_replaced_has_its_own_data_until_it_is_in_sync() -> None:
+    """The record of a primary names the one that it took over from: that it had all data of that one is long ago."""
+    status = plan(*world(*formed())).status
+
+    def next_status(*at: At) -> list[dict[str, Any]]:
+        nonlocal status
+        resource = cluster(*at, status=status)
+        status = plan(resource, seen(resource, *at)).status
+        return list(status["nodes"])
+
+    owner = replace(formed()[0], epoch=9)
+    assert next_status(replace(P0, up=False, failed=True, slots=""), *formed()[1:3], owner, R1, R2)[3]["copyOf"] == (
+        node_id(0)
+    )
+    behind = replace(R0, of=3, synced=False)
+    assert next_status(behind, *formed()[1:3], owner, R1, R2)[0]["copyOf"] == node_id(0)
+    assert next_status(behind, *formed()[1:3], owner, R1, R2)[0]["copyOf"] == node_id(0)
+    assert "copyOf" not in next_status(replace(behind, syncing=True), *formed()[1:3], owner, R1, R2)[0]
+    assert next_status(replace(R0, of=3), *formed()[1:3], owner, R1, R2)[0]["copyOf"] == node_id(3)
+    again = replace(R0, of=0, synced=False)
+    assert next_status(formed()[0], *formed()[1:3], again, R1, R2)[3]["copyOf"] == node_id(3)
+    assert status["nodes"][0]["copyOf"] == node_id(3), "it took over from it"
 
 
 def test_status_has_totals_shards_and_endpoints() -> None:

@@ -140,7 +140,7 @@ def replicate(redis: FakeRedis, process: Process) -> None:
     process.linked, process.since, process.requested, process.syncing = True, redis.now, 0.0, 0.0
     if (node.history, node.offset) != (source.history, source.offset):
         node.keys, node.history, node.offset = dict(source.keys), source.history, source.offset
-    redis.guard.replicated(source)
+    redis.guard.replicated(node, source)
     if primary.replicates_slots:  # a full sync has them as well
         node.migrating, node.importing = dict(source.migrating), dict(source.importing)
 

@@ -35,6 +35,7 @@ class Guard:
         formed: names of clusters whose status reports that they are formed.
         agreed: mask of the slots whose keys the user allowed to be given up. The consent ends with the loss: when the
             owner of a slot runs, with its keys, or without them after the recovery.
+        older: ids of the nodes whose older keys the user allowed to be served instead.
         user_failovers: whether a user triggered a failover at the same time as other changes. Redis itself may lose
             writes then (`test_random_worlds.fails_over`).
         disabled: whether nothing is a violation.
@@ -44,17 +45,20 @@ class Guard:
             with its keys. Only those of the last batch may be lost with the node: the operator waits for a replica
             (WAIT) after each batch.
         readopted: ids of nodes that have all keys of an owner that no longer exists, and so may become the owner.
+        copies: id of the primary that each replica was in sync with last. A node that becomes a primary is no copy.
     """
 
     violations: list[str] = field(default_factory=list)
     formed: set[str] = field(default_factory=set)
     agreed: int = 0
+    older: frozenset[str] = frozenset()
     user_failovers: bool = False
     disabled: bool = False
     records: dict[bytes, Record] = field(default_factory=dict)
     lowered: set[bytes] = field(default_factory=set)
     unconfirmed: dict[str, dict[int, set[bytes]]] = field(default_factory=dict)
     readopted: set[str] = field(default_factory=set)
+    copies: dict[str, str] = field(default_factory=dict)
 
     def fail(self, what: str) -> None:
         """Record a violation and raise Unsafe; the record survives callers that catch the exception."""
@@ -80,6 +84,7 @@ class Guard:
         """Extend the budget by what a primary has that was cut off when its replica was elected."""
         lead, election = successor.node.lead, successor.election
         primary = redis.node(lead.id) if lead else None
+        self.copies.pop(successor.node.id, None)
         coordinated = election.caught_up and not election.forced
         if primary is not None and redis.process_of(primary) is not None and not coordinated:
             self._extend(redis, primary, primary.keys, [successor.node])
@@ -151,9 +156,10 @@ class Guard:
         if copied and (keys := {*keys} & self.records.keys()):
             self.unconfirmed.setdefault(target.node.id, {}).setdefault(redis.batch, set()).update(keys)
 
-    def replicated(self, primary: Node) -> None:
+    def replicated(self, replica: Node, primary: Node) -> None:
         """Record that a replica has everything that its primary has."""
         self.unconfirmed.pop(primary.id, None)
+        self.copies[replica.id] = primary.id
 
     def may_join(self, redis: FakeRedis, one: Node, other: Node) -> None:
         """Check that two nodes that meet belong to one cluster."""
@@ -186,13 +192,18 @@ class Guard:
 
     # Consent of the user.
 
-    def agree(self, slots: int) -> None:
-        """Record that the user allows a recovery without the keys of some slots, which nothing serves now."""
+    def agree(self, slots: int, older: Iterable[str] = ()) -> None:
+        """Record that the user allows a recovery without the keys of some slots, which nothing serves now.
+
+        Args:
+            older: ids of the nodes whose older keys are served instead.
+        """
         self.agreed |= slots
+        self.older |= frozenset(older)
 
     def withdraw(self) -> None:
         """Record that the user no longer allows a recovery."""
-        self.agreed = 0
+        self.agreed, self.older = 0, frozenset()
 
     def _end_consent(self, redis: FakeRedis) -> None:
         """End the consent to the loss of slots whose owner runs: with their keys, or after the recovery."""
@@ -200,6 +211,7 @@ class Guard:
         for node_id, owned in redis.owners(redis.client.home).items():
             if node_id in running:
                 self.agreed &= ~owned
+                self.older -= {node_id}
 
     def _allows(self, slots: int) -> bool:
         """Whether the user allowed that the keys of all these slots are given up."""
@@ -214,6 +226,16 @@ class Guard:
                 for branch in record.branches:
                     branch.lower([None], redis.now)
                 self.lowered.add(key)
+        redis.discard(slots)
+
+    def _serve_older(self, redis: FakeRedis, node: Node, slots: int) -> None:
+        """Let clients find the keys of slots as a node has them. All others are given up."""
+        for key in [key for key in self.records if slots >> slot_of(key) & 1]:
+            if (entry := node.keys.get(key)) is None:
+                del self.records[key]
+            else:
+                self.records[key] = Record([Branch(State(entry.number, entry, None), entry.number)])
+            self.lowered.discard(key)
         redis.discard(slots)
 
     # Writes of clients, and what they find.
@@ -234,6 +256,8 @@ class Guard:
             if state := branch.found(before, redis.now):
                 branch.head, branch.floor = State(number, after, state), number
                 return
+        if redis.owner(slot_of(key), process.node.cluster) != process.node.id:
+            return  # replaced while it hung, it serves its older data until its peers contact it
         self._require_kept(redis, key, before, f"a client writes {key.decode()} at {process.pod}")
         if after is not None:
             record.branches.append(Branch(State(number, after, None), number))
@@ -386,6 +410,7 @@ class Guard:
     def may_add(self, redis: FakeRedis, process: Process, slots: int) -> None:
         """Check that slots are assigned once, and again only with the user's consent."""
         if self._allows(slots):
+            self._refuse_other_keys(redis, process, slots)
             self._give_up(redis, slots)
             return
         if self._has_lost(redis, process.node):
@@ -395,6 +420,13 @@ class Guard:
         for node_id, owned in redis.owners(process.cluster).items():
             if owned & slots and node_id != process.node.id:
                 self.fail(f"{process.pod} is assigned slots that {redis.name(node_id)} owns")
+
+    def _refuse_other_keys(self, redis: FakeRedis, process: Process, slots: int) -> None:
+        """Check that no other server has keys of slots that are given up."""
+        for other in redis.running:
+            kept = [key for key in other.node.keys if slots >> slot_of(key) & 1]
+            if kept and other is not process and other.cluster == process.cluster:
+                self.fail(f"{process.pod} is assigned slots, empty, though {other.pod} has {_keys(kept)}")
 
     def may_own(self, redis: FakeRedis, process: Process, slot: int, to: str) -> None:
         """Check that a slot changes its owner only after all of its keys moved."""
@@ -444,6 +476,12 @@ class Guard:
         )  # its pod runs another node: where its data is not, or while its disk is not mounted
         if known is not None and mode == "TAKEOVER" and not replaced:
             self.fail(f"{process.pod} takes over without an election from {known.name}, whose disk still exists")
+        if self.copies.get(process.node.id) != lead.id:
+            if process.node.id not in self.older or not self._allows(lead.slots):
+                self.fail(
+                    f"{process.pod} takes over by {mode}, though it has not had all data of {redis.name(lead.id)}"
+                )
+            self._serve_older(redis, process.node, lead.slots)
         for other in redis.running:
             if other.node.me.primary == lead.id and len(self._newer(redis, other.node, process.node)):
                 self.fail(f"{process.pod} takes over by {mode}, though {other.pod} has newer writes")

@@ -12,7 +12,7 @@ import pytest
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.status import conditions
-from shared.testing.harness.scenario import ScenarioStep, later, operator_down
+from shared.testing.harness.scenario import ScenarioStep, later, limit_turns, operator_down
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import cluster, recovery_confirmed
 from tests.unit.redis.simulation.losses import (
@@ -103,6 +103,104 @@ async def test_former_primary_does_not_replace_its_successor_whose_data_is_on_an
     redis.guard.require_resolved(redis)
 
 
+async def succeeded(play: ScenarioRun, number: int = 0) -> tuple[str, str]:
+    """Let a primary be away until its replica has taken over, and destroy the replica; return their pods."""
+    redis = redis_of(play.world)
+    primary, replica = shard_of(redis, number)
+    redis.failing[primary] = "NodeLost"
+    await run(play, (later(30), later(30)))
+    assert redis.named(replica).node.me.slots, "the replica was elected, and takes writes"
+    await run(play, (*destroyed([replica]), later(30)))
+    return primary, replica
+
+
+def resumed(play: ScenarioRun, pod: str) -> ScenarioStep:
+    """Let a pod that was away run again, on its volume."""
+    return ScenarioStep(f"{pod} runs again", lambda _: redis_of(play.world).failing.pop(pod))
+
+
+async def test_former_primary_serves_its_older_keys_only_with_consent() -> None:
+    """Course 5041: the successor's volume is destroyed, and the former primary lacks all writes since the election."""
+    play = await begun(cluster(6))
+    redis = redis_of(play.world)
+    primary, replica = await succeeded(play)
+    assert ready(play)["reason"] == "SlotsUnserved", "the former primary may come back with its keys"
+    assert f"waiting for the nodes that may hold their keys. {primary}" in ready(play)["message"]
+    await run(play, (resumed(play, primary), later(30)))
+    assert ready(play)["reason"] == "SlotsLost"
+    assert f"{replica} lost their data: no node has all keys of slots" in ready(play)["message"]
+    assert f"{primary} can serve slots" in ready(play)["message"]
+    assert status(play)["recovery"]["older"] == [redis.named(primary).node.id]
+    await run(play, (recovery_confirmed(), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert redis.named(primary).node.me.slots
+    redis.guard.require_resolved(redis)
+
+
+async def test_consent_to_older_keys_is_none_to_an_empty_recovery() -> None:
+    play = await begun(cluster(6))
+    primary, _ = await succeeded(play)
+    await run(play, (resumed(play, primary), later(30)))
+    token = status(play)["recovery"]["token"]
+    await run(play, operator_down(recovery_confirmed(), *destroyed([primary])))
+    play.begin()
+    await run(play, (later(60),))
+    assert ready(play)["reason"] == "SlotsLost"
+    assert status(play)["recovery"]["token"] != token
+    assert "older" not in status(play)["recovery"]
+
+
+async def test_consent_to_an_empty_recovery_is_none_to_serve_older_keys_that_come_back() -> None:
+    """The directory of the former primary is away, too, when the user gives the keys up; then its pod returns to it."""
+    play = await begun(on_hosts())
+    redis, at = redis_of(play.world), hosts(play.stage)
+    primary, replica = shard_of(redis)
+    redis.failing[primary] = "NodeLost"
+    await run(play, (later(30), later(30)))
+    redis.failing.clear()
+    await run(play, (moved((primary, replica)), later(30)))
+    offered = status(play)["recovery"]
+    assert ready(play)["reason"] == "DataAway"
+    assert f"of {primary} is on {at[primary]}" in ready(play)["message"]
+    await run(play, operator_down(recovery_confirmed(), moved([primary], [at[primary]])))
+    play.begin()
+    await run(play, (later(60),))
+    assert ready(play)["reason"] == "DataAway"
+    assert status(play)["recovery"]["token"] != offered["token"]
+    assert f"{primary} can serve slots" in ready(play)["message"]
+    await run(play, (recovery_confirmed(), later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    redis.guard.require_resolved(redis)
+
+
+@pytest.mark.nightly
+async def test_node_that_was_a_primary_meanwhile_is_no_copy_of_its_primary() -> None:
+    """The replica took over, then its former primary took over again. The replica was a copy before the first time."""
+    play = await begun(cluster(6))
+    redis = redis_of(play.world)
+    first, second = await succeeded_twice(play)
+    await run(play, (*destroyed([first]), later(30), resumed(play, second), later(30)))
+    assert ready(play)["reason"] == "SlotsLost"
+    assert f"{second} can serve slots" in ready(play)["message"]
+    await run(play, (recovery_confirmed(), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    redis.guard.require_resolved(redis)
+
+
+async def succeeded_twice(play: ScenarioRun) -> tuple[str, str]:
+    """Let a replica take over from its primary, and that one take over again; return the last primary first."""
+    redis = redis_of(play.world)
+    first, second = shard_of(redis)
+    for primary, replica in ((first, second), (second, first)):
+        redis.failing[primary] = "NodeLost"
+        await run(play, (later(30),))
+        assert redis.named(replica).node.me.slots
+        if primary == first:
+            await run(play, (limit_turns(resumed(play, first), 3), limit_turns(later(10), 3)))
+            assert redis.named(first).linked, "and the operator has not moved the primary back"
+    return first, second
+
+
 @pytest.mark.nightly
 async def test_loss_that_ended_and_began_again_without_the_operator_needs_another_consent() -> None:
     """The loss that a user confirmed ended, and the same one began, while no operator ran."""
@@ -153,7 +251,7 @@ async def test_cluster_is_created_again_only_if_no_disk_may_have_keys(kept: int)
         redis.failing[pods[0]] = "NodeLost"
     await run(play, (*destroyed(pods[kept:]), later(30)))
     if kept:
-        assert ready(play)["reason"] in ("DataAway", "NodeLost")
+        assert ready(play)["reason"] == "SlotsUnserved", "its successor is lost, but it has older keys"
         assert "recovery" not in status(play)
         return
     assert ready(play)["reason"] == "SlotsLost"

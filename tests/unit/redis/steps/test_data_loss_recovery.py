@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import Node
+from operators.redis.observe import Observed
 from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.unit.redis.steps.test_membership_repair import lost
-from tests.unit.redis.world import NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, seen, world
+from tests.unit.redis.world import NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, replica, seen, world
 
 P0, P1, P2, R0, R1, R2 = formed()
 LOSS = (lost(P0, 0), P1, P2, lost(R0, 3, member=False), R1, R2)
@@ -177,6 +179,129 @@ def test_consent_does_not_cover_a_node_that_took_the_slots() -> None:
     made = confirmed(*at, token=loss["token"], loss=loss)
     assert made.verdict.reason == "SlotsLost"
     assert of(made.actions, "Forget") == []
+
+
+def succeeded(*at: At, successors: tuple[int, ...] = (3,), **more: Any) -> tuple[RedisCluster, Observed]:
+    """Return a cluster in which demo-3 took over from demo-0, and so on, by the record of these successors."""
+    nodes = cluster(*at, **more).obj["status"]["nodes"]
+    for number in successors:
+        nodes[number]["copyOf"] = node_id(number - 3)
+    for number in range(3):
+        if at[number].of is not None and at[number].copied is False:
+            nodes[number]["copyOf"] = node_id(number)
+    status = {"nodes": nodes} | (more.pop("status", None) or {})
+    return world(*at, status=status, **more)
+
+
+def former(at: At, number: int, **more: Any) -> At:
+    """State of a former primary that replicates its successor, and was never in sync with it."""
+    return replace(at, of=number + 3, slots="", copied=False, synced=False, keys=10, **more)
+
+
+HEIR = lost(replace(P0, epoch=9), 3)
+"""The successor of demo-0, which is lost with its volume."""
+
+REPLACED = (former(P0, 0), P1, P2, HEIR, R1, R2)
+
+
+def test_former_primary_does_not_replace_its_successor_without_consent() -> None:
+    """A former primary has none of the writes since the successor took over."""
+    made = plan(*succeeded(*REPLACED))
+    assert (made.verdict.reason, acts(made.actions)) == ("SlotsLost", [])
+    assert made.verdict.message.startswith(
+        "demo-3 lost their data: no node has all keys of slots 0-5460. demo-0 can serve slots 0-5460 with older keys, "
+        "without the writes since the last failover; all other keys stay. To allow it, set spec.recovery.confirm to "
+    )
+    assert made.status["recovery"]["older"] == [node_id(0)]
+    assert made.status["recovery"]["nodes"] == [node_id(3)], "the keys of demo-0 are not given up"
+
+
+def test_former_primary_takes_over_after_the_confirmation_and_no_slot_is_assigned_empty() -> None:
+    loss = plan(*succeeded(*REPLACED)).status["recovery"]
+    given: dict[str, Any] = {"status": {"recovery": loss}, "recovery": {"confirm": loss["token"]}}
+    made = plan(*succeeded(*REPLACED, **given))
+    (call,) = of(made.actions, "FailOver")
+    assert (call.id, call.primary, call.mode) == (node_id(0), node_id(3), "FORCE")
+    assert (of(made.actions, "AddSlots"), of(made.actions, "Forget")) == ([], [])
+    assert made.verdict.message == ("The loss of demo-3 is confirmed; demo-0 is taking over, with its older keys.")
+    first = REPLACED[0]
+    for busy in (replace(first, syncing=True), replace(first, loading=True), replace(first, leaving=True)):
+        waiting = plan(*succeeded(busy, *REPLACED[1:], **given))
+        assert acts(waiting.actions) == []
+
+
+def test_slots_are_not_lost_while_a_former_primary_is_unreachable() -> None:
+    away = replace(P0, slots="", up=False, failed=True)
+    made = plan(*succeeded(away, *REPLACED[1:]))
+    assert made.verdict.reason == "SlotsUnserved"
+    assert "waiting for the nodes that may hold their keys. demo-0" in made.verdict.message
+    assert "recovery" not in made.status
+
+
+def test_node_that_has_no_older_keys_is_not_offered() -> None:
+    emptied = replace(REPLACED[0], keys=0)
+    elsewhere = replace(REPLACED[0], of=1)
+    for at in (emptied, elsewhere):
+        made = plan(*succeeded(at, *REPLACED[1:]))
+        assert made.verdict.reason == "SlotsLost"
+        assert "older" not in made.status["recovery"]
+
+
+def test_replica_of_the_former_primary_has_older_keys_too() -> None:
+    """The replica was in sync with demo-0, and not yet with demo-3, which took over."""
+    sibling = replica(3, keys=10, synced=False, copied=False)
+    at = (lost(replace(P0, slots=""), 0), P1, P2, HEIR, R1, R2, sibling)
+    resource, found = succeeded(*at, replicas=7)
+    nodes = resource.obj["status"]["nodes"]
+    nodes[6]["copyOf"] = node_id(0)
+    made = plan(*world(*at, status={"nodes": nodes}, replicas=7))
+    assert made.status["recovery"]["older"] == [node_id(6)]
+    assert found.lost(node_id(3))
+
+
+def test_consent_is_for_older_keys_or_for_none() -> None:
+    older = plan(*succeeded(*REPLACED)).status["recovery"]
+    both_lost = (lost(replace(P0, slots=""), 0, member=False), *REPLACED[1:])
+    empty = plan(*succeeded(*both_lost)).status["recovery"]
+    assert "older" not in empty
+    for loss, at in ((older, both_lost), (empty, REPLACED)):
+        made = plan(*succeeded(*at, status={"recovery": loss}, recovery={"confirm": loss["token"]}))
+        assert made.verdict.reason == "SlotsLost"
+        assert made.status["recovery"]["token"] != loss["token"]
+        assert [of(made.actions, kind) for kind in ("FailOver", "Forget", "AddSlots")] == [[], [], []]
+
+
+def test_consent_covers_the_slots_that_are_left_after_an_older_copy_took_over() -> None:
+    at = (former(P0, 0), lost(P1, 1), P2, HEIR, lost(R1, 4, member=False), R2)
+    loss = plan(*succeeded(*at)).status["recovery"]
+    assert loss["older"] == [node_id(0)]
+    assert "slots 0-5460 with older keys" in loss["message"]
+    assert "; slots 5461-10922 can be served again, empty; all other keys stay." in loss["message"]
+    then = (
+        replace(P0, epoch=10),
+        lost(P1, 1),
+        P2,
+        replace(HEIR, slots="", of=0, member=False),
+        lost(R1, 4, member=False),
+        R2,
+    )
+    made = plan(*succeeded(*then, status={"recovery": loss}, recovery={"confirm": loss["token"]}))
+    assert made.status["recovery"]["token"] == loss["token"]
+    assert "older" not in made.status["recovery"]
+    assert [call.id for call in of(made.actions, "Forget")] == [node_id(1)]
+
+
+def test_cluster_that_lost_all_primaries_is_not_created_again_while_former_primaries_have_older_keys() -> None:
+    at = (
+        *(former(each, number) for number, each in enumerate((P0, P1, P2))),
+        *(lost(replace(each, epoch=9 + number), 3 + number) for number, each in enumerate((P0, P1, P2))),
+    )
+    loss = plan(*succeeded(*at, successors=(3, 4, 5))).status["recovery"]
+    assert loss["older"] == [node_id(number) for number in range(3)]
+    made = plan(*succeeded(*at, successors=(3, 4, 5), status={"recovery": loss}, recovery={"confirm": loss["token"]}))
+    assert made.status["formed"] is True
+    (call,) = of(made.actions, "FailOver")
+    assert (call.id, call.mode) == (node_id(0), "TAKEOVER")
 
 
 ON_HOSTS: dict[str, Any] = {"storage": None, "pod": [{"volumes": {"type": "hostPath"}}]}

@@ -206,17 +206,6 @@ def test_replica_that_never_completed_a_sync_is_not_promoted() -> None:
     assert call.id == node_id(6), "a complete copy that lags is better than an empty one"
 
 
-def test_former_primary_is_promoted_if_its_successor_is_lost() -> None:
-    """The successor was lost before the former primary could sync from it."""
-    former, successor = replace(R0, of=3, copied=False), lost(replace(P0, of=None), 3)
-    resource = cluster(former, P1, P2, successor, R1, R2)
-    recorded = resource.obj["status"]
-    recorded["nodes"][3]["copyOf"] = node_id(0)
-    resource = cluster(former, P1, P2, successor, R1, R2, status=recorded)
-    made = plan(resource, seen(resource, former, P1, P2, successor, R1, R2))
-    assert [call.id for call in of(made.actions, "FailOver")] == [node_id(0)]
-
-
 def test_failover_waits_for_the_offset_of_a_starting_replica() -> None:
     starting = replica(0, up=False, failed=True, runs=True)
     made = planned(lost(P0, 0), P1, P2, R0, R1, R2, starting)
