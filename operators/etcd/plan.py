@@ -21,7 +21,13 @@ from operators.etcd.running_cluster import as_it_runs
 from operators.etcd.security.secrets import made_secrets
 from operators.etcd.steps import availability
 from operators.etcd.steps.adoption import adopt_volumes, mark_volumes
-from operators.etcd.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_etcd, await_members
+from operators.etcd.steps.availability import (
+    BUSY_SECONDS,
+    POLL_SECONDS,
+    await_etcd,
+    await_members,
+    require_backup_destination,
+)
 from operators.etcd.steps.backup_schedule import schedule_backups
 from operators.etcd.steps.connection_secret import claim_name, connection, ensure_connection
 from operators.etcd.steps.corruption import replace_corrupt_member
@@ -149,6 +155,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             grow_volumes,  # if the storage class allows it
             defragment,  # on schedule
             await_members,  # until every member is a healthy, current voter
+            require_backup_destination,  # of the schedule, before a snapshot is due
             report_ending_certificates,  # of a complete cluster
         )
 

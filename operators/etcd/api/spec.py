@@ -227,7 +227,11 @@ class Backup(SpecModel):
         description="Number of scheduled snapshots to keep. Older ones are deleted, with their files.",
         json_schema_extra=INT32,
     )
-    destination: Destination = Field(description="Store for the scheduled snapshots.")
+    destination: Destination = Field(
+        description=(
+            "Store for the scheduled snapshots. While its Secret or claim does not exist, the cluster is not Ready."
+        )
+    )
 
 
 class Restore(SpecModel):

@@ -38,29 +38,39 @@ class BackupView:
         scheduled: EtcdBackups of this cluster's schedule.
         snapshot: snapshot of spec.restore; None if it is not needed (any more) or not available.
         problem: reason why it is not available.
+        destination_problem: missing Secret or claim of spec.backup.destination; None if nothing is missing.
     """
 
     scheduled: tuple[Obj, ...] = ()
     snapshot: Snapshot | None = None
     problem: SecretProblem | None = None
+    destination_problem: SecretProblem | None = None
 
 
 async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView:
-    """Observe the snapshots; the API server is queried only while a cluster waits for its initial data."""
+    """Observe the snapshots; only clusters with a schedule, and those that wait for initial data, need requests."""
     key = Key(resource.namespace, resource.name)
     scheduled = tuple(
         obj
         for obj in cache.owned(API.kind, key)
         if (obj["metadata"].get("labels") or {}).get(SCHEDULED) == resource.uid
     )
+    lacking = await _destination_problem(resource, kube)
     if not resource.is_to_be_restored:
-        return BackupView(scheduled)
+        return BackupView(scheduled, destination_problem=lacking)
     found = await _snapshot(resource, kube)
     problem = found if isinstance(found, SecretProblem) else None
     snapshot = found if isinstance(found, Snapshot) else None
     if snapshot is not None:
         problem = await locations.problem(kube, resource.namespace, "spec.restore.from", snapshot.store)
-    return BackupView(scheduled, None if problem else snapshot, problem)
+    return BackupView(scheduled, None if problem else snapshot, problem, lacking)
+
+
+async def _destination_problem(resource: EtcdCluster, kube: Kube) -> SecretProblem | None:
+    """Return the missing Secret or claim of the schedule, long before the first snapshot is due."""
+    schedule = resource.spec.backup
+    store = locations.store_of(schedule.destination) if schedule else None
+    return await locations.problem(kube, resource.namespace, "spec.backup.destination", store) if store else None
 
 
 async def _snapshot(resource: EtcdCluster, kube: Kube) -> Snapshot | SecretProblem:

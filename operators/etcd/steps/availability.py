@@ -68,6 +68,14 @@ def await_members(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     )
 
 
+def require_backup_destination(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Report a complete cluster as not ready while the Secret or claim of its scheduled snapshots is missing."""
+    problem = seen.backup.destination_problem
+    if problem is None or not complete(resource, seen):
+        return PASS
+    return Step.progressing(problem.reason, problem.message, warning=True, poll=POLL_SECONDS)
+
+
 def complete(resource: EtcdCluster, seen: Observed) -> bool:
     """Whether the cluster is what the spec requests."""
     members = [instance for instance in seen.instances if instance.member]
@@ -90,6 +98,9 @@ def summary(resource: EtcdCluster, seen: Observed) -> str:
 
 def phase(resource: EtcdCluster, seen: Observed, verdict: Verdict) -> str:
     """Return the phase of the cluster."""
+    lacking = seen.backup.destination_problem
+    if lacking and verdict.reason == lacking.reason and verdict.progress is Progress.PROGRESSING:
+        return RUNNING  # only its snapshots are missing
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
     return settled.get(verdict.progress) or _movement(resource, seen)
 

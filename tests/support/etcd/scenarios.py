@@ -498,7 +498,11 @@ SCENARIOS = (
         exact_counts=False,
     ),
     Scenario("restored seed lost with its volume", lost(0), given=(snapshot_stored("a.db"), cluster(3, **RESTORE))),
-    Scenario("scheduled backups", (later(3600), backups_complete(), later(3600)), given=(cluster(1, **BACKUP),)),
+    Scenario(
+        "scheduled backups",
+        (later(3600), backups_complete(), later(3600)),
+        given=(snapshot_stored("a.db"), cluster(1, **BACKUP)),
+    ),
     Scenario(
         "other attributes of volumes",
         (

@@ -36,11 +36,15 @@ from tests.support.etcd.scenarios import (
     given_password,
     lost,
     member,
+    snapshot_stored,
     to_etcd,
     unpullable,
 )
 from tests.support.pod_loss import delete_now
 from tests.unit.etcd.simulation.database import FakeEtcd
+
+STORE = snapshot_stored("a.db")
+"""The destination of the schedule."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Obstacle:
 
     reason: str
     steps: tuple[ScenarioStep, ...]
-    given: tuple[ScenarioStep, ...] = (cluster(3, **BACKUP),)
+    given: tuple[ScenarioStep, ...] = (STORE, cluster(3, **BACKUP))
     remedy: tuple[ScenarioStep, ...] = (cluster(3, **BACKUP),)
 
 
@@ -102,7 +106,7 @@ OBSTACLES = {
     "missing Secret": Obstacle(
         "SecretMissing",
         (unobserved(delete(SECRET, "root")),),
-        given=(given_password(), cluster(3, **AUTH, **BACKUP)),
+        given=(STORE, given_password(), cluster(3, **AUTH, **BACKUP)),
         remedy=(unobserved(given_password()),),
     ),
     "Service of another owner": Obstacle(

@@ -62,6 +62,18 @@ class Schedule:
             before = self.world.server.version
             await self.clusters.settle()
             await self.backups.settle()
+        if (self.ready["status"] == "True") and not self.has_destination:
+            raise AssertionError(f"{self.ready} although {self.destination} does not exist")
+
+    @property
+    def has_destination(self) -> bool:
+        """Whether the next snapshot could be stored, by what the API server has."""
+        (store,) = self.destination.values()
+        with contextlib.suppress(NotFound):
+            if "claimName" in store:
+                return bool(self.user.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, store["claimName"]))
+            return set(KEYS) <= set(self.user.get(SECRET, NAMESPACE, store["credentialsSecret"])["data"])
+        return False
 
     async def pass_hours(self, hours: float) -> None:
         self.world.clock.wait(hours * HOUR)
@@ -201,6 +213,36 @@ async def test_snapshot_is_taken_after_the_operator_was_down_at_its_time() -> No
 def cut_off(world: Schedule) -> None:
     etcd: Any = world.world.database
     etcd.cut_off = not etcd.cut_off
+
+
+# J3: a schedule without its destination is reported before the first snapshot is due.
+
+
+@pytest.mark.parametrize(
+    ("destination", "reason", "missing"),
+    [(bucket("keys"), "SecretMissing", "Secret keys"), (volume("snapshots"), "VolumeMissing", "Claim snapshots")],
+    ids=["Secret", "claim"],
+)
+async def test_missing_destination_of_a_schedule_is_reported_at_once(
+    destination: Obj, reason: str, missing: str
+) -> None:
+    world = await begun(destination)
+    assert world.all() == [], "no snapshot is due yet"
+    assert (world.ready["status"], world.ready["reason"]) == ("False", reason)
+    assert "spec.backup.destination." in world.ready["message"]
+    assert missing.lower() in world.ready["message"].lower()
+    assert condition(world.cluster, "Available")["status"] == "True", "clients are served"
+    assert world.cluster["status"]["phase"] == "Running"
+    await world.pass_hours(0.9)
+    assert world.cluster["status"]["phase"] == "Running", "no time-out of the creation"
+    world.has_secret("keys")
+    world.has_claim("snapshots")
+    await world.settle()
+    assert world.ready["status"] == "True"
+    world.lacks(SECRET, "keys")
+    world.lacks(PERSISTENT_VOLUME_CLAIM, "snapshots")
+    await world.settle()
+    assert (world.ready["status"], world.ready["reason"]) == ("False", reason)
 
 
 EVENTS: dict[str, Callable[[Schedule], Any]] = {
