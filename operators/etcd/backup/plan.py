@@ -138,7 +138,9 @@ def take_snapshot(settings: Settings, backup: EtcdBackup, facts: Assessment, _no
     if choice is None:
         errors = "; ".join(f"{source.name}: {source.error}" for source in seen.sources if source.error)
         why = errors or ("no healthy voter of this cluster answers" if seen.sources else "no member has a running pod")
-        message = f"No member of EtcdCluster {cluster.name} can provide a snapshot: {why.rstrip('.')}. {report.RETRIES}"
+        message = (
+            f"No member of EtcdCluster {cluster.name} can provide a snapshot: {why.rstrip('.')}. The operator retries."
+        )
         return Step.wait(NO_MEMBER, message, warning=True, requeue=RETRY_SECONDS)
     attempt = facts.attempts + 1
     label = _attempt(backup, attempt)

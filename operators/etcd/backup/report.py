@@ -15,8 +15,8 @@ from shared.runtime.plan import Delete, Plan
 from shared.status import conditions
 from shared.status.verdict import Progress, Verdict
 
-RETRIES = "The operator retries."
-"""End of a message about something that the operator waits for."""
+_RETRIES = "The operator retries."
+"""End of a message about something that the operator waits for; it is not true of one that ended."""
 
 
 def status(facts: Assessment) -> Obj:
@@ -77,7 +77,7 @@ def expired(facts: Assessment, waits: Verdict) -> Plan:
     Args:
         waits: verdict about what it waits for.
     """
-    message = f"{waits.message.removesuffix(RETRIES).rstrip()} No snapshot was taken before the next one was due."
+    message = f"{waits.message.removesuffix(_RETRIES).rstrip()} No snapshot was taken before the next one was due."
     found = status(facts) | {"phase": FAILED, "completedAt": _rfc3339(facts.now)}
     return Plan((), Verdict(Progress.BLOCKED, waits.reason, message, warning=True), found, requeue=0)
 
