@@ -31,6 +31,14 @@ def _available(resource: RedisCluster, seen: Assessment, now: datetime) -> Findi
     service = seen.service
     if service.unserved:
         return Finding(False, SLOTS_UNSERVED, f"No primary serves {brief(service.unserved)}.")
+    if service.foreign:
+        owners = health.listed(tuple(node.name for node in seen.unknown_nodes if node.id in service.owners))
+        return Finding(
+            None,
+            SERVICE_UNKNOWN,
+            f"It is unknown whether {brief(service.foreign)} are served: by the cluster's own table, their owner is "
+            f"{owners}, which belongs to none of its pods.",
+        )
     if service.unknown:
         return Finding(
             None,

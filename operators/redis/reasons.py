@@ -341,8 +341,8 @@ UNKNOWN_MEMBER = REASONS.add(
     "The cluster has a member that belongs to none of its pods.",
     (
         "The cluster has a member that belongs to none of its pods: {unknown}. It was added manually, or a "
-        "pod address was reused by another cluster. {consequence}. If it is not needed, move its slots "
-        "away and remove it from every node (CLUSTER FORGET)."
+        "pod address was reused by another cluster. {consequence}. Find out whose it is (runbook). If it was "
+        "added manually and owns slots, move them away; then remove it from every node (CLUSTER FORGET)."
     ),
 )
 SPREADING = REASONS.add(
@@ -481,6 +481,8 @@ REASONS.extend(
     SERVICE_UNKNOWN,
     "It is unknown whether {brief} are served: the last known primary is not ready, and a replica that the operator "
     "does not reach may have taken over.",
+    "It is unknown whether {brief} are served: by the cluster's own table, their owner is {owners}, which belongs to "
+    "none of its pods.",
 )
 REASONS.extend(
     UPGRADING,

@@ -23,11 +23,13 @@ class SlotService:
         unserved: slots that no primary serves, by evidence.
         unknown: slots whose last known primary does not serve, while a replica that the operator cannot reach may have
             taken over.
+        foreign: slots whose owner is a member that belongs to none of the cluster's pods, and may serve others.
     """
 
     owners: Mapping[str, Slots]
     unserved: Slots
     unknown: Slots
+    foreign: Slots
 
 
 def slot_service(seen: Observed) -> SlotService:
@@ -38,7 +40,8 @@ def slot_service(seen: Observed) -> SlotService:
     unknown = Slots.union(
         slots for node_id, slots in owners.items() if node_id not in serving and _may_have_successor(seen, node_id)
     )
-    return SlotService(owners, Slots.all() - served - unknown, unknown - served)
+    foreign = Slots.union(owners[node.id] for node in seen.unknown_nodes if node.id in owners)
+    return SlotService(owners, Slots.all() - served - unknown - foreign, unknown - served - foreign, foreign - served)
 
 
 def _owners(seen: Observed) -> Mapping[str, Slots]:
@@ -58,7 +61,7 @@ def _serves(seen: Observed, node_id: str) -> bool:
         return node.report.state_ok and not node.report.loading
     if (node is not None and node.failing) or seen.lost(node_id):
         return False
-    return instance.ready if instance is not None else node is not None
+    return instance is not None and instance.ready
 
 
 def _may_have_successor(seen: Observed, node_id: str) -> bool:

@@ -52,8 +52,8 @@ def refuse_unknown_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
     return Step.blocked(
         UNKNOWN_MEMBER,
         f"The cluster has a member that belongs to none of its pods: {unknown}. It was added manually, or a pod "
-        f"address was reused by another cluster. {consequence}. If it is not needed, move its slots away and remove it "
-        "from every node (CLUSTER FORGET).",
+        f"address was reused by another cluster. {consequence}. Find out whose it is (runbook). If it was added "
+        "manually and owns slots, move them away; then remove it from every node (CLUSTER FORGET).",
     )
 
 

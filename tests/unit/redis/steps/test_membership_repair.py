@@ -53,11 +53,13 @@ def test_no_meet_is_sent_for_a_node_whose_address_is_known() -> None:
     assert of(planned(P0, P1, P2, R0, R1, replace(R2, up=False)).actions, "Meet") == []
 
 
-def with_unknown_member(*at: At, slots: str = "", primary: str = "", known_to: int = 99, **more: Any) -> Plan:
+def with_unknown_member(
+    *at: At, slots: str = "", primary: str = "", known_to: int = 99, runs: bool = False, **more: Any
+) -> Plan:
     """Plan of a cluster in which the first nodes know a member that belongs to no pod."""
     resource, found = world(*at, **more)
-    flags = frozenset({"slave" if primary else "master", "fail"})
-    unknown = Node("f" * 40, "10.9.9.9", 6379, flags, primary, 99, linked=False, slots=Slots.parse(slots))
+    flags = frozenset({"slave" if primary else "master", *([] if runs else ["fail"])})
+    unknown = Node("f" * 40, "10.9.9.9", 6379, flags, primary, 99, linked=runs, slots=Slots.parse(slots))
     instances = []
     for instance in found.instances:
         report = instance.report
@@ -73,6 +75,16 @@ def test_unknown_node_blocks_changes_and_is_not_forgotten(more: dict[str, Any]) 
     assert (made.verdict.reason, made.verdict.progress) == ("StrangerInCluster", Progress.BLOCKED)
     assert made.verdict.message.count("f" * 40) == 1
     assert of(made.actions, "MoveSlots") == of(made.actions, "Forget") == []
+
+
+def test_slots_of_an_unknown_node_do_not_count_as_served() -> None:
+    """Two merged clusters report each other's slots: 6 pods of one of them were Available without a primary."""
+    made = with_unknown_member(*formed(), slots="0-5460", runs=True)
+    assert made.health
+    assert made.health.available
+    assert (made.health.available.holds, made.health.available.reason) == (None, "ServiceUnknown")
+    assert "slots 0-5460" in made.health.available.message
+    assert "ffffffff at 10.9.9.9, which belongs to none of its pods" in made.health.available.message
 
 
 MOVED = replace(R0, address="10.9.0.1", stale_address="10.0.0.4")
