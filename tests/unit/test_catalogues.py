@@ -114,7 +114,7 @@ FEATURES: dict[str, list[tuple[dict[str, Any], set[str]]]] = {
 }
 """Features by kind and spelling of a spec: absent, null, empty and with defaults."""
 
-KINDS = {
+KINDS: dict[str, Any] = {
     "EtcdCluster": (etcd.features_of, EtcdCluster, {"size": 3}),
     "Memcached": (memcached.features_of, Memcached, {"size": 3}),
     "RedisCluster": (redis.features_of, RedisCluster, {"replicas": 6}),
