@@ -185,6 +185,10 @@ NODE_NOT_EMPTY = REASONS.add(
         "Cannot configure {change}: it holds {keys} keys of slots that it does not own, and was not changed. "
         "If the keys are not needed, delete its volume claim and its pod: the operator recreates both."
     ),
+    (
+        "{replica} replicates {owner}, which lost its data, and holds {keys} keys of unknown age. Nothing was changed. "
+        "If the keys are not needed, delete its volume claim and its pod, and confirm the loss with its new token."
+    ),
 )
 NOT_EMPTY = REASONS.add(
     "NotEmpty",
@@ -240,8 +244,8 @@ RECOVERING = REASONS.add(
     "{brief} will be served again, empty, once all nodes report the same cluster view. {unclear}",
     "The loss of {names} is confirmed; removing them from all nodes (CLUSTER FORGET).",
     "{map} are taking {brief}, empty.",
-    "{loss}; {instance} is taking over, with its older keys.",
-    "{loss}. Waiting for {instance} to notice it before it takes over, with its older keys.",
+    "{loss}; {instance} is taking over, {content}.",
+    "{loss}. Waiting for {instance} to notice it before it takes over, {content}.",
 )
 REDIS_UNREACHABLE = REASONS.add(
     "RedisUnreachable",

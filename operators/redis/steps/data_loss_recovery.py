@@ -8,7 +8,8 @@ but empty, looks to clients as if its keys never existed:
    of their loss (`shared.steps.confirmed_recovery`).
 2. spec.recovery.confirm = the token allows the recovery. Until then a node that comes back ends it. The consent covers
    what is left of that loss after each step, and nothing that has come back or is served again.
-3. All nodes forget the lost owners (CLUSTER FORGET), so that the slots have no owner.
+3. All nodes forget the lost owners (CLUSTER FORGET), so that the slots have no owner. A replica rejects that for its
+   primary: one without keys takes over instead.
 4. Empty nodes take the slots, or else the primary with the fewest. If all slots are lost, and no volume may have keys,
    the cluster is created again, empty (bootstrap.py).
 
@@ -33,7 +34,7 @@ from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.migration.commands import AssignSlots
 from operators.redis.observe import outlives_pods
-from operators.redis.reasons import DATA_AWAY, RECOVERING, SLOTS_LOST, SLOTS_UNSERVED, TAKING_OVER
+from operators.redis.reasons import DATA_AWAY, NODE_NOT_EMPTY, RECOVERING, SLOTS_LOST, SLOTS_UNSERVED, TAKING_OVER
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.failover import take_over_from_lost, unelectable
 from operators.redis.steps.preconditions import refuse_unknown_nodes
@@ -274,28 +275,36 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
         )
         return Step.wait(RECOVERING, message, requeue=GOSSIP_SECONDS)
     if found.older:
-        return _serve_older(seen, *next(iter(found.older.items())))
+        owner, instance = next(iter(found.older.items()))
+        return _promote(seen, owner, instance, "with its older keys")
     return _carry_out(resource, seen, found)
 
 
-def _serve_older(seen: Assessment, owner: str, instance: Instance) -> Step:
-    """Let a node with older keys of a lost primary take over from it."""
+def _promote(seen: Assessment, owner: str, instance: Instance, content: str) -> Step:
+    """Let a replica of a lost primary take over from it, with the content that a user confirmed."""
     loss, report = f"The loss of {seen.name_of(owner)} is confirmed", instance.report
     is_ready = instance.id in (each.id for each in seen.view.failover_candidates(owner)) and not instance.leaving
     if not is_ready or report is None or not report.finds_failed(owner):
-        message = f"{loss}. Waiting for {instance.name} to notice it before it takes over, with its older keys."
+        message = f"{loss}. Waiting for {instance.name} to notice it before it takes over, {content}."
         return Step.wait(RECOVERING, message, requeue=GOSSIP_SECONDS)
     call = take_over_from_lost(seen, instance.id)
     if call.mode == "FORCE" and (why := unelectable(seen, seen.view.nodes[instance.id])):
         return Step.wait(TAKING_OVER, f"{loss}. {why}", warning=True, requeue=BLOCKED_SECONDS)
-    message = f"{loss}; {instance.name} is taking over, with its older keys."
+    message = f"{loss}; {instance.name} is taking over, {content}."
     return Step.wait(RECOVERING, message, call, requeue=FAILOVER_SECONDS)
 
 
 def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Step:
-    """Make all nodes forget the lost owners, then assign their slots to other nodes."""
+    """Make all nodes forget the lost owners, then assign their slots to other nodes.
+
+    A replica rejects CLUSTER FORGET for its primary: one without keys takes over instead.
+    """
     owners = [node_id for node_id in sorted(found.nodes) if seen.view.slots_of(node_id) or seen.last_owned(node_id)]
     known = [node_id for node_id in owners if node_id in seen.view.nodes]
+    replicas = [seen.reachable[copy.id] for each in known for copy in seen.view.replicas_of(each) if copy.answers]
+    if replicas:
+        replica = max(replicas, key=lambda each: each.report.keys if each.report else 0)
+        return _replace_empty(seen, replica)
     if known:
         message = f"The loss of {found.names} is confirmed; removing them from all nodes (CLUSTER FORGET)."
         return Step.wait(RECOVERING, message, *(_forget(seen, node) for node in known), requeue=GOSSIP_SECONDS)
@@ -314,6 +323,20 @@ def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Ste
                 calls.append(AddSlots(seen.secrets.access, at, node_id, slots - believed, outbid=True))
     message = f"{', '.join(map(seen.name_of, targets))} are taking {brief(found.slots)}, empty."
     return Step.wait(RECOVERING, message, *calls, requeue=GOSSIP_SECONDS)
+
+
+def _replace_empty(seen: Assessment, replica: Instance) -> Step:
+    """Let a replica of a lost primary take over, unless it has keys without a record of their origin."""
+    owner = seen.view.nodes[replica.id].primary
+    keys = replica.report.keys if replica.report else 0
+    if not keys:
+        return _promote(seen, owner, replica, "empty")
+    message = (
+        f"{replica.name} replicates {seen.name_of(owner)}, which lost its data, and holds {keys} keys of unknown age. "
+        "Nothing was changed. If the keys are not needed, delete its volume claim and its pod, and confirm the loss "
+        "with its new token."
+    )
+    return Step.blocked(NODE_NOT_EMPTY, message, requeue=BLOCKED_SECONDS)
 
 
 def _believed(seen: Assessment) -> Slots:

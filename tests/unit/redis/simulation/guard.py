@@ -477,7 +477,8 @@ class Guard:
         if known is not None and mode == "TAKEOVER" and not replaced:
             self.fail(f"{process.pod} takes over without an election from {known.name}, whose disk still exists")
         if self.copies.get(process.node.id) != lead.id:
-            if process.node.id not in self.older or not self._allows(lead.slots):
+            kept = [key for key in process.node.keys if lead.slots >> slot_of(key) & 1]
+            if not self._allows(lead.slots) or (kept and process.node.id not in self.older):
                 self.fail(
                     f"{process.pod} takes over by {mode}, though it has not had all data of {redis.name(lead.id)}"
                 )

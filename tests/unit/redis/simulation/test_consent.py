@@ -173,6 +173,20 @@ async def test_consent_to_an_empty_recovery_is_none_to_serve_older_keys_that_com
     redis.guard.require_resolved(redis)
 
 
+async def test_confirmed_recovery_ends_although_a_replica_was_never_in_sync_with_the_lost_primary() -> None:
+    """A replica rejects CLUSTER FORGET for its primary."""
+    play = await begun(cluster(6))
+    redis = redis_of(play.world)
+    primary, replica = shard_of(redis)
+    redis.lagging.add(replica)
+    await run(play, (*destroyed([replica]), later(30), *destroyed([primary]), later(30)))
+    assert ready(play)["reason"] == "SlotsLost"
+    redis.lagging.clear()
+    await run(play, (recovery_confirmed(), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    redis.guard.require_resolved(redis)
+
+
 @pytest.mark.nightly
 async def test_node_that_was_a_primary_meanwhile_is_no_copy_of_its_primary() -> None:
     """The replica took over, then its former primary took over again. The replica was a copy before the first time."""

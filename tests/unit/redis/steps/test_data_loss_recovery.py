@@ -259,6 +259,19 @@ def test_replica_of_the_former_primary_has_older_keys_too() -> None:
     assert found.lost(node_id(3))
 
 
+def test_replica_without_keys_takes_over_from_its_lost_primary_after_the_confirmation() -> None:
+    """A replica rejects CLUSTER FORGET for its primary."""
+    at = (lost(P0, 0), P1, P2, replace(R0, copied=False, keys=0), R1, R2)
+    loss = recovery_of(*at)
+    made = confirmed(*at, token=loss["token"], loss=loss)
+    (call,) = of(made.actions, "FailOver")
+    assert (call.id, call.mode) == (node_id(3), "FORCE")
+    assert of(made.actions, "Forget") == []
+    made = confirmed(*at[:3], replace(R0, copied=False, keys=7), R1, R2, token=loss["token"], loss=loss)
+    assert (made.verdict.reason, made.verdict.progress, acts(made.actions)) == ("NodeNotEmpty", Progress.BLOCKED, [])
+    assert "demo-3 replicates demo-0, which lost its data, and holds 7 keys of unknown age." in made.verdict.message
+
+
 def test_consent_is_for_older_keys_or_for_none() -> None:
     older = plan(*succeeded(*REPLACED)).status["recovery"]
     both_lost = (lost(replace(P0, slots=""), 0, member=False), *REPLACED[1:])
