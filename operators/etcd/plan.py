@@ -26,6 +26,7 @@ from operators.etcd.steps.availability import (
     POLL_SECONDS,
     await_etcd,
     await_members,
+    await_only_member,
     require_backup_destination,
 )
 from operators.etcd.steps.backup_schedule import schedule_backups
@@ -128,6 +129,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
                 restart_broken,  # repair a change that broke the whole cluster
                 require_access,  # etcd accepts the operator's credentials
                 await_etcd,  # a disconnected operator changes nothing
+                await_only_member,  # an update that restarts it is no lost quorum
                 partial(recover_quorum, partial(recovery_pod, settings)),  # a permanent loss needs a confirmation
                 refuse_unknown_members,  # members without a pod of this cluster
                 report_kept_volumes,  # data that a recovery did not use

@@ -9,17 +9,21 @@ from operators.etcd.membership.quorum import member_names
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import ETCD_UNREACHABLE, MEMBER_FAILING, RECOVERING
 from operators.etcd.steps.backup_schedule import failing
+from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.former_data import size_note
 from operators.etcd.steps.intervals import MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.quorum_recovery import executing
 from operators.etcd.steps.rolling_update import outdated
 from operators.etcd.steps.version_change import hold
+from shared.kubernetes import accessors
 from shared.kubernetes.pods import STUCK
 from shared.runtime.plan import PASS, Step
+from shared.status.conditions import AVAILABLE
 from shared.status.messages import grouped
 from shared.status.phases import CREATING, DEGRADED, FAILED, PAUSED, RESTORING, RUNNING, SCALING, UPDATING
 from shared.status.reasons import IMAGE_PULL_FAILED, Reason
 from shared.status.verdict import Progress, Verdict
+from shared.steps.rolling_update import RETURN_TIMEOUT
 
 POLL_SECONDS = 30.0
 """Interval at which a complete cluster is observed: no watch reports its leader and sizes; `alarm_probe` alarms."""
@@ -45,6 +49,25 @@ def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
         "operator's pods to port 2379 of the members."
     )
     return Step.wait(ETCD_UNREACHABLE, message, warning=True, requeue=POLL_SECONDS)
+
+
+def await_only_member(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Report an update that restarts the only voter as an update: without that voter, there is no quorum.
+
+    After RETURN_TIMEOUT without service, and if its pod has a problem, the lost quorum is reported.
+    """
+    found = loss(resource, seen)
+    if found is None or found.is_permanent or len(found.voters) > 1 or _movement(resource, seen) != UPDATING:
+        return PASS
+    name = found.voters[0].name
+    instance, available = seen.instance_named(name), accessors.condition(resource.obj, AVAILABLE)
+    since = datetime.fromisoformat(available["lastTransitionTime"]) if available.get("status") == "False" else now
+    if now - since > RETURN_TIMEOUT or (instance and instance.pod and instance.pod.problem):
+        return PASS
+    message = (
+        f"{name} restarts with the changed template. It is the only voter: clients are not served until it is ready."
+    )
+    return Step.progressing(UPDATING, message, poll=MEMBERSHIP_POLL_SECONDS)
 
 
 def await_members(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
