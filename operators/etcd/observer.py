@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
@@ -20,8 +20,9 @@ from operators.etcd.client.errors import Denied, EtcdError
 from operators.etcd.client.server import Connect, EndpointStatus, HashKV, Member, Members, Server
 from operators.etcd.membership.corruption import suspected
 from operators.etcd.membership.layout import begun
+from operators.etcd.membership.volume_record import own_records
 from operators.etcd.objects import names
-from operators.etcd.objects.bootstrap import SEED, successor
+from operators.etcd.objects.bootstrap import SEED, founded, successor
 from operators.etcd.objects.names import COMPONENT, DATA
 from operators.etcd.observe import Instance, Observed, has_empty_data_dir
 from operators.etcd.security.secrets import read
@@ -209,11 +210,18 @@ def _with_reply(instance: Instance, answer: EndpointStatus | EtcdError | None) -
     return dataclasses.replace(instance, status=answer)
 
 
-def _cluster_id(resource: EtcdCluster, instances: Iterable[Instance]) -> int:
-    """Return the id of the recovery's cluster, or the recorded one, if a member reports it; else any reported id."""
+def _cluster_id(resource: EtcdCluster, instances: Sequence[Instance]) -> int:
+    """Return the id of the recovery's cluster, or the recorded one, if a member reports it; else any reported id.
+
+    Before an id is recorded, or after it was lost, only one counts that follows from the UID of the resource, or that
+    its own volume claims have: members of a deleted resource of this name may still answer.
+    """
     found = [instance.status.cluster_id for instance in instances if instance.status]
-    known = (successor(resource), resource.recorded_cluster_id)
-    return next((cluster_id for cluster_id in (*known, *found) if cluster_id in found), 0)
+    recorded = resource.recorded_cluster_id
+    known = [successor(resource), recorded, *found] if recorded else [founded(resource)]
+    if not recorded:
+        known += [record.cluster_id for record in own_records(resource, instances)]
+    return next((cluster_id for cluster_id in known if cluster_id in found), 0)
 
 
 def _queryable(seen: Observed) -> list[Instance]:

@@ -7,7 +7,7 @@ cluster: if volumes are missing later, their number decides whether the others a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from operators.etcd.api.resource import EtcdCluster
@@ -41,6 +41,12 @@ class VolumeRecord:
     voters: Mapping[str, str]
 
 
+def own_records(resource: EtcdCluster, instances: Iterable[Instance]) -> tuple[VolumeRecord, ...]:
+    """Return the records of the volume claims that belong to this resource, by its UID."""
+    own = (each for each in instances if label(each.volume, CLUSTER_UID) == resource.uid)
+    return tuple(record for each in own if (record := _record(each)) is not None)
+
+
 def records(seen: Observed) -> tuple[VolumeRecord, ...]:
     """Return the records of all volume claims that have one."""
     return tuple(record for instance in seen.instances if (record := _record(instance)) is not None)
@@ -53,11 +59,10 @@ def lost_records(resource: EtcdCluster, seen: Observed) -> tuple[VolumeRecord, .
     """
     if resource.recorded_cluster_id or seen.members is not None:
         return ()
-    own = {instance.name for instance in seen.instances if label(instance.volume, CLUSTER_UID) == resource.uid}
-    found = [record for record in records(seen) if record.name in own]
+    found = own_records(resource, seen.instances)
     if seen.cluster_id:
-        found = [record for record in found if record.cluster_id == seen.cluster_id]
-    return tuple(found) if len({record.cluster_id for record in found}) == 1 else ()
+        found = tuple(record for record in found if record.cluster_id == seen.cluster_id)
+    return found if len({record.cluster_id for record in found}) == 1 else ()
 
 
 def _record(instance: Instance) -> VolumeRecord | None:

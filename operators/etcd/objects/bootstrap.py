@@ -132,6 +132,12 @@ def ids(peer_url: str, token: str) -> tuple[int, int]:
     return int.from_bytes(member, "big"), int.from_bytes(cluster, "big")
 
 
+def founded(resource: EtcdCluster) -> int:
+    """Return the id of the cluster that the seed bootstraps, or that a restored snapshot becomes."""
+    _, cluster_id = ids(names.peer_url(resource, SEED), resource.uid)
+    return cluster_id
+
+
 def successor(resource: EtcdCluster) -> int:
     """Return the id of the cluster that the recovery in the status creates; 0 if there is none."""
     return successor_of(resource, resource.reported.get("recovery") or {})
