@@ -292,6 +292,10 @@ QUORUM_LOST = REASONS.add(
         "delete their volume claims if their data is lost as well. Nothing was changed."
     ),
     (
+        "{loss_text} {survivor} has its data in memory, and with spec.auth, etcd provides no snapshot without a "
+        "quorum: restore the last EtcdBackup into a new EtcdCluster. Later writes are lost."
+    ),
+    (
         "{loss_text} {survivor} has its data in memory and would lose it if it stopped: take an EtcdBackup of "
         "it now, and restore that into a new EtcdCluster."
     ),

@@ -183,6 +183,12 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
         )
         return Step.progressing(QUORUM_LOST, message, warning=True, requeue=POLL_SECONDS)
     assert found.survivor is not None
+    if resource.spec.storage.medium == "Memory" and resource.spec.auth is not None and resource.spec.auth.enabled:
+        return Step.blocked(
+            QUORUM_LOST,
+            f"{loss_text} {found.survivor.name} has its data in memory, and with spec.auth, etcd provides no snapshot "
+            "without a quorum: restore the last EtcdBackup into a new EtcdCluster. Later writes are lost.",
+        )
     if resource.spec.storage.medium == "Memory":
         return Step.blocked(
             QUORUM_LOST,
