@@ -35,6 +35,7 @@ from operators.etcd.steps.corruption import replace_corrupt_member
 from operators.etcd.steps.credentials import ensure_auth, lasts, provide_password, require_access, store_password
 from operators.etcd.steps.former_data import delete_former_data, report_kept_volumes
 from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_unknown_members
+from operators.etcd.steps.lost_authority import restart_distrusting
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
 from operators.etcd.steps.member_pods import admit_clients, close_bootstrap
 from operators.etcd.steps.promotion import promote_learner
@@ -127,6 +128,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
                 partial(ensure_stateful_set, settings),  # a replica per member, and the permission to join
                 close_bootstrap,  # a started member must not bootstrap again
                 restart_broken,  # repair a change that broke the whole cluster
+                restart_distrusting,  # members whose certificate authority was deleted or replaced
                 require_access,  # etcd accepts the operator's credentials
                 await_etcd,  # a disconnected operator changes nothing
                 await_only_member,  # an update that restarts it is no lost quorum

@@ -15,13 +15,14 @@ trusted:
 | forget | the predecessor has expired and is removed from the trust bundle; everything it signed expired earlier |
 
 An authority whose key is lost also gets a successor. Before its promotion, the successor signs only certificates that
-are missing: a certificate that some clients do not trust yet is better than none.
+are missing: a certificate that some clients do not trust yet is better than none. An authority that a person writes
+over the signer is introduced first, too.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -283,6 +284,16 @@ class Authorities:
         return Authorities(
             tuple(each.after(events[each.state]) if each.state in events else each for each in self.stored)
         )
+
+    def introducing(self, trusted: Iterable[Certificate]) -> Authorities:
+        """Return the authorities while nothing trusts the signer yet: a person replaced the one that signed.
+
+        Args:
+            trusted: the authorities that servers and clients trust.
+        """
+        assert self.signer is not None
+        signer = replace(self.signer, state=AuthorityState.INTRODUCED)
+        return Authorities((signer, *(Authority(AuthorityState.RETIRED, each) for each in trusted)))
 
     def _only(self, state: AuthorityState) -> Authority | None:
         return next((each for each in self.stored if each.state is state), None)

@@ -197,15 +197,21 @@ def authorities_content(authorities: Authorities) -> dict[str, str]:
     return found
 
 
-def trust_content(authorities: Iterable[Certificate]) -> dict[str, str]:
+def trust_content(authorities: Iterable[Certificate], issuer: Certificate | None = None) -> dict[str, str]:
     """Return the trust bundle as content of a Secret: under one key for clients, and one key per authority for pods.
 
     Of a large bundle, such as that of a system, only the newest authorities have a key, which new pods need.
+
+    Args:
+        authorities: trusted authorities, newest first.
+        issuer: the one of them that signed the certificate in the Secret. Older ones have no key: servers that started
+            with them do not trust the certificate. Without the key, the kubelet leaves their files as they are.
     """
     known = tuple(authorities)
     bundle = joined(known)
     fitting = max(MAX_BUNDLES_BYTES // max(len(bundle), 1) - 1, 1)
-    return {AUTHORITY_KEY: bundle} | {authority_key(authority): bundle for authority in known[:fitting]}
+    trusting = known[: known.index(issuer) + 1] if issuer in known else known
+    return {AUTHORITY_KEY: bundle} | {authority_key(authority): bundle for authority in trusting[:fitting]}
 
 
 def authority_key(newest: Certificate) -> str:

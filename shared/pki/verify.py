@@ -27,6 +27,17 @@ def cause(error: ssl.SSLError) -> str:
     return known or f"the TLS handshake failed: {reason.replace('_', ' ').lower()}."
 
 
+_UNKNOWN_ISSUER = frozenset({18, 19, 20, 21})
+"""OpenSSL's codes of a server's certificate whose authority is not among the trusted ones (X509_V_ERR_…)."""
+
+
+def is_distrust(error: ssl.SSLError) -> bool:
+    """Whether one side does not know the authority of the other, rather than that a name or a date is wrong."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_code in _UNKNOWN_ISSUER
+    return (error.reason or "").endswith("UNKNOWN_CA")
+
+
 def failure(error: BaseException) -> ssl.SSLError | None:
     """Return the handshake failure that caused an error, if any; of several, the innermost, which is OpenSSL's own."""
     found: ssl.SSLError | None = None

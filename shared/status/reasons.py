@@ -118,6 +118,12 @@ API_UNAVAILABLE = COMMON.add(
     Severity.WARNING,
     "The API server, or an admission webhook on it, does not answer; the operator retries with back-off.",
 )
+AUTHORITY_UNTRUSTED = COMMON.add(
+    "AuthorityUntrusted",
+    Severity.ACTION,
+    "Servers do not trust the present certificate authority, because the one that they started with was deleted.",
+    "{trust} the certificate authority of Secret {secret}, because the former one was deleted or replaced. {next}",
+)
 CONFLICT = COMMON.add(
     "Conflict",
     Severity.WARNING,

@@ -127,6 +127,8 @@ class Issuing:
         for name in (self.authority, *(leaf.secret for leaf in self.leaves)):
             if secret := self.found.get(name):
                 require_owned(self._secret(name, {}), secret, self.own.uid)
+        if self._is_replaced:
+            return "introducing the certificate authority that replaced the former one", (self._write_authorities(),)
         event, why = rotation.next_event(self._authorities, self.now, informed=self._is_informed)
         if event is not None:
             return why, (self._write_authorities(event),)
@@ -156,14 +158,34 @@ class Issuing:
     @cached_property
     def _authorities(self) -> Authorities:
         """The authorities in the Secret; if none of them can sign, those that servers trust, as retired ones."""
-        stored = stores.authorities_of(self.found.get(self.authority))
+        stored, trusted = self._in_secret, next(iter(self._bundles), ())
         usable = stored.usable(self.now)
+        in_use = [certificate for leaf in self.leaves if (certificate := self._stored(leaf))]
+        if self._is_replaced:
+            return stored.introducing(trusted).bounded(self.now, in_use)
         if usable.signer or usable.successor:
             return stored
-        trusted = (stores.certificates_in(self.found.get(leaf.secret)) for leaf in self.leaves)
-        former = (Authority(AuthorityState.RETIRED, each) for each in next(filter(None, trusted), ()))
-        in_use = [certificate for leaf in self.leaves if (certificate := self._stored(leaf))]
+        former = (Authority(AuthorityState.RETIRED, each) for each in trusted)
         return Authorities(tuple(former)).bounded(self.now, in_use)
+
+    @cached_property
+    def _in_secret(self) -> Authorities:
+        return stores.authorities_of(self.found.get(self.authority))
+
+    @cached_property
+    def _bundles(self) -> list[tuple[Certificate, ...]]:
+        """The trust bundles of servers and clients, as far as there are any."""
+        found = (stores.certificates_in(self.found.get(leaf.secret)) for leaf in self.leaves)
+        return [bundle for bundle in found if bundle]
+
+    @cached_property
+    def _is_replaced(self) -> bool:
+        """Whether neither servers nor clients trust the signer: a person replaced the one that they trust.
+
+        The operator itself lets an authority sign only once it is in every bundle.
+        """
+        signer, bundles = self._in_secret.usable(self.now).signer, self._bundles
+        return signer is not None and bool(bundles) and all(signer.certificate not in each for each in bundles)
 
     @property
     def _is_informed(self) -> bool:
@@ -178,17 +200,19 @@ class Issuing:
     def _settled(self, successor: Authority) -> datetime:
         return successor.certificate.begins + rotation.BACKDATED + self.policy.settling(self.policy.life)
 
-    def _write_authorities(self, event: AuthorityEvent) -> WriteSecret:
-        """Return the write of the Secret with the authorities after `event`."""
+    def _write_authorities(self, event: AuthorityEvent | None = None) -> WriteSecret:
+        """Return the write of the Secret with the authorities after `event`; without one, as they are."""
         stored, order, keys = self._authorities, None, stores.LEAF_KEYS
         if event is AuthorityEvent.FORGET:
             stored = stored.usable(self.now)
         elif event is AuthorityEvent.PROMOTE:
             stored = stored.promoted()
-        else:
+        elif event is not None:
             order = self.policy.order_authority(self.own.name, self.now)
             keys = stores.KEYS[AUTHORITY.after(AuthorityState.MISSING, event)]
-        made = self._secret(self.authority, stores.authorities_content(stored))
+        # Keys that a person set are emptied: by server-side apply, the operator removes only keys of its own.
+        emptied = dict.fromkeys(stores.KEYS[AuthorityState.SIGNING], "") if event is None else {}
+        made = self._secret(self.authority, emptied | stores.authorities_content(stored))
         return WriteSecret(made, self.found.get(self.authority), order, keys)
 
     # Certificates that they sign.
@@ -204,11 +228,14 @@ class Issuing:
         return rotation.why_replaced(stored, self._authorities.signer, self.now, fits=fits)
 
     def _write(self, leaf: CertificateRequest, cause: str) -> WriteSecret | None:
-        seen, bundle = self.found.get(leaf.secret), stores.trust_content(self._authorities.trusted)
+        seen, trusted, present = self.found.get(leaf.secret), self._authorities.trusted, self._stored(leaf)
         if cause:
             signer = self._authorities.signer or self._authorities.successor
             order = self.policy.order_certificate(leaf.name, leaf.hosts, signer, self.now, client=True)
+            bundle = stores.trust_content(trusted, signer.certificate if signer else None)
             return WriteSecret(self._stamped(leaf.secret, bundle), seen, order)
+        issuer = next((each for each in trusted if present and each.subject == present.issuer), None)
+        bundle = stores.trust_content(trusted, issuer)
         stored = content_of(seen)
         content = bundle | {key: stored.get(key, "") for key in (CERTIFICATE_KEY, PRIVATE_KEY)}
         is_kept = stored == content and not (self.stamp and settled_at(seen, self.stamp) is None)

@@ -28,13 +28,44 @@ from shared.pki.copies import CopiedCertificate, TrustedCertificate
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, password_of
 from shared.pki.stores import authorities_of, authority_key, certificate_secrets, fingerprint, issued_in, validities
 from shared.pki.threads import evaluate
-from shared.pki.validity import Validity
+from shared.pki.validity import Validity, signers
 from shared.status.reasons import SECRET_INVALID
 from shared.steps.own_secrets import former_secrets
 from shared.steps.passwords import own_secret
 
 USER = "root"
 """User of etcd with all permissions: authentication cannot be enabled without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issuers:
+    """Authorities of tls.mode self, by fingerprint.
+
+    Attributes:
+        trusted: authorities that a member trusts that starts now, newest first.
+        peer, client: signers of the certificate of members, and of the operator; empty if unknown, or if members
+            require no certificate.
+    """
+
+    trusted: tuple[str, ...]
+    peer: frozenset[str]
+    client: frozenset[str]
+
+    def peer_is_rejected(self, started: str) -> bool:
+        """Whether a member rejects the certificate of other members.
+
+        Args:
+            started: newest authority that it trusted when it started; empty if unknown.
+        """
+        return self._is_rejected(self.peer, started)
+
+    def are_rejected(self, started: str) -> bool:
+        """Whether a member rejects the certificate of other members, or that of the operator."""
+        return self.peer_is_rejected(started) or self._is_rejected(self.client, started)
+
+    def _is_rejected(self, issuers: frozenset[str], started: str) -> bool:
+        known = self.trusted[self.trusted.index(started) :] if started in self.trusted else ()
+        return bool(started and issuers) and issuers.isdisjoint(known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +83,7 @@ class Secrets:
         originals: Secrets that members mount instead if a former version of the operator created their pods: those of
             the issuer itself.
         copies: certificates of another issuer, and their copies.
+        issuers: authorities by which members reject certificates; None in other modes than self.
         validity: period of each certificate that is in use, by the name of the Secret to renew.
         found: Secrets by name; None for one that does not exist.
         unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
@@ -66,6 +98,7 @@ class Secrets:
     mounts: MountedSecrets = field(default_factory=MountedSecrets)
     originals: MountedSecrets = field(default_factory=MountedSecrets)
     copies: tuple[CopiedCertificate, ...] = ()
+    issuers: Issuers | None = None
     validity: Mapping[str, Validity] = field(default_factory=dict)
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
     unproven: tuple[Obj, ...] = field(default=(), repr=False)
@@ -151,6 +184,7 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
         mounts=_mounts(resource, found, copies),
         originals=_originals(resource, found),
         copies=copies,
+        issuers=_issuers(resource, found),
         validity=_validity(resource, found, copies),
         found=found,
     )
@@ -288,6 +322,20 @@ def _mounts(
     read = [_bundle(peer), *([_bundle(server)] if tls.client.auth == "required" else ())]
     known = [(b"", joined(bundle).encode()) for bundle in read]
     return MountedSecrets(digest(known) if all(read) else "", _mount(peer), _mount(server))
+
+
+def _issuers(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Issuers | None:
+    tls = resource.spec.tls
+    if tls.mode != "self":
+        return None
+    trusted = authorities_of(found[resources.authority_secret(resource)]).trusted
+
+    def signed(name: str) -> frozenset[str]:
+        issued = issued_in(found[name])
+        return frozenset(map(fingerprint, signers(issued.pair, trusted) if issued else ()))
+
+    client = signed(resources.client_secret(resource)) if tls.client.auth == "required" else frozenset()
+    return Issuers(tuple(map(fingerprint, trusted)), signed(resources.peer_secret(resource)), client)
 
 
 def _bundle(copied: CopiedCertificate) -> tuple[Certificate, ...]:

@@ -25,6 +25,8 @@ class Guard:
         recorded: UIDs of resources whose status has recorded a cluster id.
         confirmed: whether the user confirmed a recovery that may lose data.
         may_reject: whether members may reject each other's certificates.
+        may_split: whether, in addition, those that have restarted and the others may be two groups without a quorum:
+            the keys of the authority that running members trust are lost.
         released: whether the user released the volumes that the recovery did not use.
     """
 
@@ -32,6 +34,7 @@ class Guard:
     recorded: set[str] = field(default_factory=set)
     confirmed: bool = False
     may_reject: bool = False
+    may_split: bool = False
     released: bool = False
 
     def fail(self, violation: str) -> None:
@@ -96,7 +99,7 @@ class Guard:
 
     def rejected(self, one: str, other: str) -> None:
         """Require that every handshake between members would succeed, also while connections are established."""
-        if not self.may_reject:
+        if not (self.may_reject or self.may_split):
             self.fail(f"{one} and {other} would reject each other's certificates")
 
     # Actions of the operator.
@@ -125,6 +128,8 @@ class Guard:
             if not hit & set(voters):
                 continue
             up = etcd.voting(cluster)
+            if self.may_split and not any(process.command.disk == process.uid for process in stopped):
+                continue
             if not etcd.has_quorum(cluster):
                 self.require_consent(f"{action}, which runs, while there is no quorum")
             elif len(voters) <= 2 and len(up) == len(voters):  # a restart always interrupts such a cluster

@@ -1,0 +1,58 @@
+"""Members that do not trust the certificate authority of the operator any longer. Pure.
+
+etcd reads the authorities that it trusts only when it starts; the pod records which ones (annotation SECRETS).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import Assessment
+from operators.etcd.objects.names import CONTAINER, SECRETS, authority_secret
+from operators.etcd.observe import Instance
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.pods import container_status
+from shared.runtime.plan import PASS, Step
+from shared.steps import lost_authority
+from shared.steps.rolling_update import may_evict
+
+STARTING = timedelta(seconds=10)
+"""Time after which a member that runs has accepted its certificates. Without the others, it is not ready."""
+
+
+def restart_distrusting(resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
+    """Restart members that reject the certificate of the operator, or of members that have restarted."""
+    issuers, made = seen.secrets.issuers, seen.stateful_set
+    if issuers is None or not issuers.trusted or not resource.recorded_cluster_id or made is None:
+        return PASS
+    started = {each.name: annotation(each.pod_obj, SECRETS) for each in seen.instances if each.pod}
+    rejecting = [each for each in seen.instances if issuers.are_rejected(started.get(each.name, ""))]
+    splits = any(issuers.peer_is_rejected(started[each.name]) for each in rejecting)
+    return lost_authority.restart_distrusting(
+        resource.obj,
+        authority_secret(resource),
+        "member",
+        [each for each in seen.instances if each.pod or each.number < made["spec"]["replicas"]],
+        sorted(rejecting, key=lambda each: (each.ready, each.number)),
+        is_back=lambda each: _has_run(each, now) if splits else each.ready,
+        splits=splits,
+        is_prepared=annotation(made["spec"]["template"], SECRETS) == issuers.trusted[0],
+        evicts=not splits and may_evict(resource.spec.pod_disruption_budget, resource.spec.size),
+        refusal=_refusal(resource, seen),
+    )
+
+
+def _has_run(instance: Instance, now: datetime) -> bool:
+    since = (container_status(instance.pod_obj, CONTAINER).get("state") or {}).get("running", {}).get("startedAt")
+    is_leaving = instance.pod is None or instance.pod.leaving
+    return bool(since) and not is_leaving and now - datetime.fromisoformat(since) >= STARTING
+
+
+def _refusal(resource: EtcdCluster, seen: Assessment) -> str:
+    if resource.spec.storage.medium == "Memory":
+        return (
+            "A restart would delete the data (storage.medium is Memory), so nothing is changed. Restore the former "
+            "Secrets from a backup; or save the keys with etcdctl in a pod, and create the cluster again."
+        )
+    return "" if seen.spec_applies else "No member restarts before the spec can be applied."
