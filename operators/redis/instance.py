@@ -34,6 +34,7 @@ class Instance:
         error: why the server is unreachable; empty if it is reachable or was not inspected.
         hidden: why the operator does not see an existing pod, as a predicate; empty if it sees it.
         denied: whether the server rejected all passwords of the operator.
+        distrusts: whether the server and the operator do not know the certificate authority of each other.
             disk: UID of the volume, or without spec.storage of the pod; if all pods share a volume
             (spec.pod[0].volumes), name
             of the claim or of the Kubernetes node. Empty if there is none.
@@ -50,6 +51,7 @@ class Instance:
     error: str = ""
     hidden: str = ""
     denied: bool = False
+    distrusts: bool = False
     disk: str = ""
     recorded: RecordedNode | None = None
     zone: str | None = ""

@@ -20,7 +20,7 @@ from functools import partial
 
 from operators.redis.api.resource import API, RedisCluster
 from operators.redis.api.status import RecordedNode, recorded_node
-from operators.redis.client.errors import Denied, RedisError
+from operators.redis.client.errors import Denied, RedisError, Unreachable
 from operators.redis.client.node_inspection import count_strays, report_of, request_report
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect
@@ -298,7 +298,8 @@ def _suspected(resource: RedisCluster, instance: Instance, node_id: str) -> Slot
 
 def _with_answer(instance: Instance, answer: NodeReport | RedisError | None) -> Instance:
     if isinstance(answer, RedisError):
-        return dataclasses.replace(instance, error=str(answer), denied=isinstance(answer, Denied))
+        denied, distrusts = isinstance(answer, Denied), isinstance(answer, Unreachable) and answer.distrusts
+        return dataclasses.replace(instance, error=str(answer), denied=denied, distrusts=distrusts)
     return dataclasses.replace(instance, report=answer)
 
 

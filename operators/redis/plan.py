@@ -34,6 +34,7 @@ from operators.redis.steps.failover import replace_failed
 from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.joining import join_nodes, refuse_full_nodes
 from operators.redis.steps.live_config import apply_config, label_serving_pods, report_refused_config
+from operators.redis.steps.lost_authority import restart_distrusting
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
 from operators.redis.steps.old_snapshot import replace_outdated
 from operators.redis.steps.open_slots import release_slots, reopen_slots, repair_open_slots
@@ -141,6 +142,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             (refuse_full_nodes,),  # nor while a node that should join has keys
             (label_serving_pods,),  # add synced members to the client Service
             (
+                restart_distrusting,  # nodes whose certificate authority was deleted or replaced
                 await_redis,  # change nothing while no node is reachable
                 refuse_unknown_owners,  # the cluster may be merging with another one
                 record_nodes,  # which node is on which volume, before anything depends on it

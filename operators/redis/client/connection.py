@@ -205,7 +205,7 @@ class ServerConnection:
     @contextmanager
     def _unreachable_errors(self, command: Command) -> Iterator[None]:
         """Raise every connection problem as Unreachable."""
-        name = _named(command)
+        name, distrusts = _named(command), False
         try:
             yield
         except TimeoutError:
@@ -215,10 +215,11 @@ class ServerConnection:
         except ValueError:  # of hiredis
             why = f" responds to {name} with data that is not of Redis or Valkey."
         except (LibraryError, OSError) as error:
-            why = self._cause(name, error)
+            failed, why = verify.failure(error), self._cause(name, error)
+            distrusts = failed is not None and verify.is_distrust(failed)
         else:
             return
-        raise Unreachable(self._name + why) from None
+        raise Unreachable(self._name + why, distrusts=distrusts) from None
 
     def _cause(self, command: str, error: BaseException) -> str:
         if (failed := verify.failure(error)) is not None:

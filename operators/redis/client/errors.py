@@ -27,7 +27,15 @@ class RedisError(DatabaseError):
 
 
 class Unreachable(RedisError):
-    """No answer came."""
+    """No answer came.
+
+    Attributes:
+        distrusts: whether one side does not know the certificate authority of the other.
+    """
+
+    def __init__(self, message: str, *, distrusts: bool = False) -> None:
+        super().__init__(message)
+        self.distrusts = distrusts
 
 
 class Refused(RedisError):

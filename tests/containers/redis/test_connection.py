@@ -134,6 +134,9 @@ async def test_both_ends_verify_the_certificate_of_the_other(
                 await server.execute("PING")
             await server.aclose()
             assert "PRIVATE" not in str(error.value)
+        with pytest.raises(Unreachable) as unknown:
+            await node.report(replace(access, authority=another.certificate.read_text()))
+        assert unknown.value.distrusts
 
     with redis.cluster(engine_with_tls) as cluster, pytest.raises(Unreachable, match="does not use TLS"):
         await cluster.add().report(access)

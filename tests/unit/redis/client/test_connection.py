@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
 from operators.redis.client.server import Access, Command, Endpoint, Server
+from tests.support.tls import Authority
 
 
 @asynccontextmanager
@@ -71,6 +74,33 @@ async def test_invalid_response_is_reported(text: bytes) -> None:
 async def test_truncated_response_is_reported() -> None:
     with pytest.raises(Unreachable, match="closed the connection without a response to PING"):
         await exchange(b"$5\r\nab", ("PING",))
+
+
+@pytest.mark.parametrize(
+    ("trusted", "days", "host", "distrusts"),
+    [
+        ("foreign", 1, "demo-0.demo", True),
+        ("authority", -1, "demo-0.demo", False),
+        ("authority", 1, "other.demo", False),
+    ],
+    ids=("unknown authority", "ended", "another name"),
+)
+async def test_unknown_authority_differs_from_a_wrong_name_or_date(
+    tmp_path: Path, trusted: str, days: int, host: str, *, distrusts: bool
+) -> None:
+    authorities = {name: Authority(tmp_path, name) for name in ("authority", "foreign")}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authorities["authority"].issue("server", "demo-0.demo", days=days))
+
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", ssl=context) as listening:
+        endpoint = Endpoint("demo-0", "127.0.0.1", host, listening.sockets[0].getsockname()[1])
+        server = connect(endpoint, Access(authorities[trusted].certificate.read_text()))
+        with pytest.raises(Unreachable) as caught:
+            await server.execute("PING")
+    assert caught.value.distrusts == distrusts, caught.value
 
 
 async def test_commands_are_encoded_as_arrays_of_bulk_strings() -> None:

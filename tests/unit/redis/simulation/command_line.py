@@ -27,6 +27,7 @@ class Command:
         settings: settings from redis.conf and from flags.
         passwords: SHA-256 of the passwords of the user `default`.
         users: SHA-256 of the passwords of each other user.
+        files: content of its ConfigMaps and Secrets, by path.
     """
 
     disk: str
@@ -36,6 +37,7 @@ class Command:
     settings: Mapping[str, str] = field(default_factory=dict)
     passwords: frozenset[str] = frozenset()
     users: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def version(self) -> str:
@@ -71,7 +73,7 @@ def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
         passwords = _passwords(users)
         opens = passwords.pop("default", frozenset())
         tag = container["image"].rpartition(":")[2]
-        return Command(kept["uid"], kept["name"], engine, tag, settings, opens, passwords)
+        return Command(kept["uid"], kept["name"], engine, tag, settings, opens, passwords, files)
     return None
 
 

@@ -21,7 +21,7 @@ from shared.testing.api_server.requests import TargetedRequest
 from shared.testing.harness.harness import NOW
 from shared.testing.harness.scenario import Clock
 from shared.testing.kubelet.kubelet import ProcessStatus
-from tests.unit.redis.simulation import data, server
+from tests.unit.redis.simulation import data, server, tls
 from tests.unit.redis.simulation.bus import ping
 from tests.unit.redis.simulation.client import Client, Entry
 from tests.unit.redis.simulation.command_line import Command, command
@@ -66,6 +66,7 @@ class FakeRedis:
         commanded: commands that change something, in order.
         fault: fault that hits such a command, see `strike`.
         after: called after such a command was carried out.
+        links: pairs of servers that are connected with TLS, by their run ids.
         stall: seconds that pass before the current batch of commands is answered. The operator's connection has given
             up by then (`Unreachable`), so it never acts on answers that are older than the node timeout.
         batch: number of the last batch of commands.
@@ -94,6 +95,7 @@ class FakeRedis:
     done: Counter[str] = field(default_factory=Counter)
     guard: Guard = field(default_factory=Guard)
     commanded: list[str] = field(default_factory=list)
+    links: set[frozenset[str]] = field(default_factory=set)
     fault: Callable[[str], bool | None] | None = None
     after: Callable[[str], object] = str
     stall: float = 0.0
@@ -155,8 +157,13 @@ class FakeRedis:
             if process is not None and not process.exit_message:
                 self.stop(process, "killed")
             return ProcessStatus(self.failing.get(name, "ImagePullBackOff"))
+        has_files = not start.tls or tls.loaded(start.settings, start.files) is not None
         if process is None or process.exit_message:
+            if not has_files:
+                return ProcessStatus("ContainerCreating")
             process = self.begin(uid, name, pod["status"]["podIP"], start)
+        elif has_files:  # of a Secret that was deleted, the kubelet keeps the files
+            process.files = start.files
         return (
             ProcessStatus("CrashLoopBackOff", termination_message=process.exit_message)
             if process.exit_message
@@ -180,7 +187,8 @@ class FakeRedis:
             self.client.home = self.client.home or node.cluster
             node.known[node.id] = Known(node.id, address)
         process = Process(uid, name, address, start.disk, node, start.engine, start.version, began=self.now)
-        process.settings, process.passwords, process.tls = dict(start.settings), set(start.passwords), start.tls
+        process.settings, process.passwords, process.files = dict(start.settings), set(start.passwords), start.files
+        process.tls = tls.loaded(process.settings, process.files) if start.tls else None
         process.users = {name: set(passwords) for name, passwords in start.users.items()}
         process.run_id = fake_id("run", uid, self.begun)
         node.history, node.offset, node.former = fake_id("history", self.begun), 0, ""
@@ -341,7 +349,7 @@ class FakeRedis:
         other = self.at(address, port) if address else None
         if other is None or self.partitions.get(process.pod, 0) != self.partitions.get(other.pod, 0):
             return None
-        return other
+        return other if tls.connects(self, process, other) else None
 
     def named(self, pod: str) -> Process:
         """Return the server in a pod."""

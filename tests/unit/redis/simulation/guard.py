@@ -38,6 +38,8 @@ class Guard:
         older: ids of the nodes whose older keys the user allowed to be served instead.
         user_failovers: whether a user triggered a failover at the same time as other changes. Redis itself may lose
             writes then (`test_random_worlds.fails_over`).
+        may_split: whether servers that have restarted and the others may reject each other's certificates: the keys of
+            the authority that running servers trust are lost.
         disabled: whether nothing is a violation.
         records: acknowledged states, by key.
         lowered: keys whose budget of allowed loss is not used up.
@@ -53,6 +55,7 @@ class Guard:
     agreed: int = 0
     older: frozenset[str] = frozenset()
     user_failovers: bool = False
+    may_split: bool = False
     disabled: bool = False
     records: dict[bytes, Record] = field(default_factory=dict)
     lowered: set[bytes] = field(default_factory=set)
@@ -66,6 +69,11 @@ class Guard:
             return
         self.violations.append(what)
         raise Unsafe(what)
+
+    def rejected(self, one: str, other: str) -> None:
+        """Require that every handshake between servers of a cluster succeeds."""
+        if not self.may_split:
+            self.fail(f"{one} and {other} reject each other's certificates")
 
     # Events of servers.
 
@@ -541,6 +549,8 @@ class Guard:
         owners = redis.owners(pod.rpartition("-")[0])
         for process in redis.running:
             if process.pod != pod:
+                continue
+            if self.may_split and process.persistent and process.disk != process.uid:
                 continue
             owned = owners.get(process.node.id, 0)
             copied = any(known.primary == process.node.id for known in process.node.others)

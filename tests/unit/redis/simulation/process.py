@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from operators.redis.api.memory import parse_memory
 from operators.redis.client.server import PORT
 from tests.unit.redis.simulation.node import Node
+from tests.unit.redis.simulation.tls import Tls
 
 TIMEOUT = 5.0
 """Default of cluster-node-timeout here, in seconds."""
@@ -67,6 +69,8 @@ class Process:
         settings: settings of the command line and CONFIG SET, over the defaults.
         passwords: SHA-256 of the passwords of the user `default`; empty if no password is required.
         users: SHA-256 of the passwords of each other user.
+        tls: certificate and authorities that it has loaded; None without TLS.
+        files: content of its files as the kubelet last wrote them, by path.
         is_hostile: whether replicas need no password: a server of another program accepts any.
         source: address and port that it replicates from (master_host); empty until it knows one. Gossip that changes
             the address of its primary does not change it.
@@ -97,7 +101,8 @@ class Process:
     passwords: set[str] = field(default_factory=set)
     users: dict[str, set[str]] = field(default_factory=dict)
     is_hostile: bool = False
-    tls: bool = False
+    tls: Tls | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
     run_id: str = ""
     source: tuple[str, int] = ("", 0)
     peer: str = ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
 from operators.redis.client.server import Access, Command, Endpoint
 from shared.testing.faults import Crash
-from tests.unit.redis.simulation import cluster, data
+from tests.unit.redis.simulation import cluster, data, tls
 from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.node import database_of
 from tests.unit.redis.simulation.process import DEFAULTS, Process, digest
@@ -115,8 +115,10 @@ class FakeServer:
         process = redis.at(endpoint.address, endpoint.port) if endpoint.address else None
         if redis.cut_off or process is None or process.pod in redis.hidden:
             raise Unreachable(f"{endpoint.name} cannot be reached.")
-        if process.tls != bool(self._access.authority):
+        if bool(process.tls) != bool(self._access.authority):
             raise Unreachable(f"{endpoint.name}: TLS {'is' if process.tls else 'is not'} spoken here.")
+        if process.tls is not None:
+            process.tls.require_client(endpoint.name, self._access)
         return process
 
     def _enter(self, process: Process) -> None:
@@ -298,6 +300,11 @@ def _config_get(_: FakeRedis, process: Process, words: Words) -> list[str]:
 
 def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
     pairs = [word.decode() for word in words[2:]]
+    if process.tls is not None and any(name in tls.FILES for name in pairs[::2]):
+        found = tls.loaded({**process.settings, **dict(zip(pairs[::2], pairs[1::2], strict=True))}, process.files)
+        if found is None:
+            raise Refused("ERR CONFIG SET failed (possibly related to argument 'tls-ca-cert-file') - no such file")
+        process.tls = found
     for name, value in zip(pairs[::2], pairs[1::2], strict=True):
         if (name.lower(), value) in redis.refused:
             raise Refused(f"ERR CONFIG SET failed (possibly related to argument '{name}') - not on this machine")

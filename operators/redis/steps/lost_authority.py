@@ -1,0 +1,74 @@
+"""Nodes that do not trust the certificate authority of the mounted Secret any longer. Pure.
+
+A node loads another authority without a restart, but only by a command of a client that it accepts (`credentials`).
+Once the keys of all certificates that it accepts are deleted, only a restart is left.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.redis.api.node_entries import REPLICA_ROLE
+from operators.redis.api.resource import RedisCluster
+from operators.redis.assessment import Assessment
+from operators.redis.instance import Instance
+from operators.redis.objects import names
+from operators.redis.objects.names import CERTIFICATE_MARK
+from operators.redis.objects.redis_conf import appends, joined, present
+from operators.redis.observe import outlives_pods
+from operators.redis.steps.configuration import template_text
+from operators.redis.steps.rollout_markers import is_applied
+from shared.runtime.plan import PASS, Step
+from shared.steps import lost_authority
+
+
+def restart_distrusting(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+    """Restart nodes that neither have loaded the present certificate nor accept the operator, which would send it.
+
+    All others follow the first one together: until all have restarted, a replica could be elected that lacks the writes
+    of its primary.
+    """
+    mounted = seen.secrets.mounted
+    if not resource.formed or mounted is None:
+        return PASS
+    rejecting = [
+        each
+        for each in seen.instances
+        if each.pod and each.distrusts and not is_applied(each, CERTIFICATE_MARK, mounted.mark)
+    ]
+    is_self = resource.spec.tls.mode == "self"
+    return lost_authority.restart_distrusting(
+        resource.obj,
+        names.authority_secret(resource) if is_self else names.server_secret(resource),
+        "node",
+        [each for each in seen.instances if each.pod or each in seen.staying],
+        sorted(rejecting, key=lambda each: (not _is_replica(each), -each.number)),
+        is_back=lambda each: each.report is not None and not each.leaving,
+        splits=True,
+        is_prepared=True,
+        refusal=_refusal(resource, seen),
+    )
+
+
+def _is_replica(instance: Instance) -> bool:
+    return instance.recorded is not None and instance.recorded.role == REPLICA_ROLE
+
+
+def _refusal(resource: RedisCluster, seen: Assessment) -> str:
+    if not outlives_pods(resource):
+        lacks = "there is no spec.storage"
+    elif not appends(resource, template_text(resource, seen)) or not _writes_log(seen):
+        lacks = 'appendonly is "no"'
+    elif not resource.spec.rolls:
+        return "spec.pod[0].updateStrategy is OnDelete: delete these pods to let them use it."
+    else:
+        return ""
+    return (
+        f"A restart could delete the data ({lacks}), so nothing is changed. Restore the former Secrets from a backup; "
+        "or, if the data may be lost, delete the pods."
+    )
+
+
+def _writes_log(seen: Assessment) -> bool:
+    """Whether running servers write an append-only file: the file has what they use, not what the spec requests."""
+    return joined(present(seen.config_map).get("appendonly", [["no"]])).lower() == "yes"
