@@ -332,7 +332,7 @@ RECOVERING = REASONS.add(
     "The new cluster is created from the data of {record}, which starts as its only member.",
     "Deleting Pod {recovery_pod_name}, which is no longer needed.",
     "Recovery {token} is confirmed: stopping {running}, so that all data is in their files.",
-    "Recovery {token}: marking the volumes of the survivors, whose data is kept.",
+    "Recovery {token}: marking the volumes that are kept.",
     "Recovery {token}: creating a new cluster from the data of {survivor}.",
     "{message} Deleting the pod of a former recovery first.",
     "{message} Its pod {problem}.",

@@ -55,7 +55,7 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "endpoints": _endpoints(resource, seen),
         "selector": selector_text(own.selector(COMPONENT)),
         "adoption": adoption.report(resource, seen),
-        "recovery": quorum_recovery.report(resource, seen),
+        "recovery": quorum_recovery.report(resource, seen, now),
         "lastDefragmentation": maintenance.last_defragmentation(resource, seen, now),
         "restore": restore_status(resource, seen),
         "backup": backup_status(resource, seen, now),

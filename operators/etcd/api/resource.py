@@ -104,12 +104,28 @@ class MemberStatus(SpecModel):
 class RecoveryStatus(SpecModel):
     """Recovery that is possible after a quorum was permanently lost."""
 
-    token: str = Field(description="Token that confirms this recovery in spec.recovery.confirm.")
+    token: str = Field(
+        description="Token that confirms this recovery in spec.recovery.confirm. It begins with the time at which the "
+        "loss was found, and is for this occurrence of the loss only: a later loss of the same members has another "
+        "token."
+    )
     survivor: str = Field(description="Name of the member from whose data the cluster is recovered.")
     revision: int | None = Field(None, description="Revision of the survivor's data.", json_schema_extra=INT64)
+    lost: list[Id] = Field(default_factory=list, description="Ids of the voters that lost their data.")
+    observed: Time | None = Field(
+        None,
+        description="Time of the last observation of the loss, at most ten minutes old while the operator observes it. "
+        "After an hour without one, the loss gets another token.",
+    )
+    prior_confirm: Annotated[str, Field(max_length=64)] | None = Field(
+        None,
+        description="Value that spec.recovery.confirm had when the loss was found. It is of an earlier loss, and "
+        "confirms nothing.",
+    )
     kept: list[str] = Field(
         default_factory=list,
-        description="Names of other members with data, whose volumes are kept until spec.recovery.release allows more.",
+        description="Names of other members whose volumes are kept until spec.recovery.release allows more: survivors, "
+        "and lost members that started with an empty directory on their volume, which may not have been mounted.",
     )
     message: str = Field(
         "", description=("Consequences of the recovery: the data that is kept, and the writes that are lost.")

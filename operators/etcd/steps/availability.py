@@ -12,7 +12,6 @@ from operators.etcd.steps.backup_schedule import failing
 from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.former_data import size_note
 from operators.etcd.steps.intervals import MEMBERSHIP_POLL_SECONDS
-from operators.etcd.steps.quorum_recovery import executing
 from operators.etcd.steps.rolling_update import outdated
 from operators.etcd.steps.version_change import hold
 from shared.kubernetes import accessors
@@ -125,6 +124,8 @@ def phase(resource: EtcdCluster, seen: Observed, verdict: Verdict) -> str:
     if lacking and verdict.reason == lacking.reason and verdict.progress is Progress.PROGRESSING:
         return RUNNING  # only its snapshots are missing
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
+    if verdict.reason == RECOVERING:
+        return RECOVERING
     return settled.get(verdict.progress) or _movement(resource, seen)
 
 
@@ -134,7 +135,7 @@ def _movement(resource: EtcdCluster, seen: Observed) -> Reason:
     The phase of a running change is kept until the change is over; members that are missing without one are a loss.
     """
     before = resource.phase
-    if executing(resource, seen) or before == RECOVERING or any(instance.kept_by for instance in seen.instances):
+    if before == RECOVERING or any(instance.kept_by for instance in seen.instances):
         return RECOVERING
     if before in ("", CREATING, RESTORING):
         return CREATING if resource.spec.restore is None or resource.recorded_cluster_id else RESTORING

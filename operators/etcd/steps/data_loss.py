@@ -1,7 +1,8 @@
 """Evidence of what remains of a cluster without a quorum: which members lost their data, and which has the most. Pure.
 
 Only evidence counts. A member's data is lost if its pod has another volume than the one on which it was last healthy,
-or if etcd itself found its data directory empty. A member that is merely unreachable may return with all its data.
+or if etcd itself found its data directory empty. The second is weaker evidence, because the disk may not be mounted: a
+recovery keeps such a volume. A member that is merely unreachable may return with all its data.
 
 The member with the most data is the one that has applied the most entries of the log. A majority had agreed on every
 entry that any member has applied, so a member that applied more has everything that the others have. The term does not
@@ -25,7 +26,6 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
 from operators.etcd.objects import names
 from operators.etcd.observe import Instance, Observed
-from shared.steps.confirmed_recovery import recovery_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class QuorumLoss:
     Attributes:
         voters: all voters.
         lost: voters whose data is lost, by evidence.
+        found_empty: names of those that started with an empty directory on their recorded volume, which may have data.
         unreachable: voters that may have their data, but do not answer.
         survivor: the instance with the most data; None if no member answers.
         others: names of other members that have data.
@@ -56,6 +57,12 @@ class QuorumLoss:
     survivor: Instance | None
     others: tuple[str, ...] = ()
     applying: tuple[str, ...] = ()
+    found_empty: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Names of members whose volumes a recovery keeps."""
+        return (*self.others, *self.found_empty)
 
     @property
     def needed(self) -> int:
@@ -67,14 +74,17 @@ class QuorumLoss:
         return len(self.voters) - len(self.lost) < self.needed
 
     @property
-    def token(self) -> str:
-        """Token of a recovery from this loss with this survivor; empty until that can be decided."""
+    def identity(self) -> str:
+        """The loss and its survivor, by ids that are never reused; empty until that can be decided."""
         if not self.is_permanent or self.unreachable or self.survivor is None or self.applying:
             return ""
-        ids = ",".join(sorted(f"{voter.id:016x}" for voter in self.lost))
-        member_id = _member_id(self.survivor)
-        known = (f"{self.cluster_id:016x}", "lost", ids, "goes", "on", "with", self.survivor.name, f"{member_id:016x}")
-        return recovery_token(" ".join(known))  # as in the first release: a recovery outlasts an operator's upgrade
+        survivor = f"{self.survivor.name} {_member_id(self.survivor):016x}"
+        return f"{self.cluster_id:016x} lost {','.join(self.lost_ids)} continues with {survivor}"
+
+    @property
+    def lost_ids(self) -> list[str]:
+        """Ids of the lost voters, as 16 hexadecimal digits each."""
+        return sorted(f"{voter.id:016x}" for voter in self.lost)
 
 
 def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
@@ -107,6 +117,11 @@ def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
             instance.name
             for instance in reachable
             if instance.status and instance.status.raft_applied < instance.status.raft_index
+        ),
+        found_empty=tuple(
+            voter.name
+            for voter in lost
+            if (instance := seen.instance_named(voter.name)) and instance.disk == _own_disk(resource, voter)
         ),
     )
 
@@ -141,10 +156,15 @@ def _is_lost(resource: EtcdCluster, seen: Observed, voter: Voter) -> bool:
     A pod that is ready is counter-evidence, because its readiness probe needs a quorum.
     """
     instance = seen.instance_named(voter.name)
-    if instance is None or instance.ready or _is_reachable(resource, seen, voter.name):
+    if instance is None or has_returned(resource, seen, voter):
         return False
-    own = next((recorded.volume for recorded in resource.recorded_members if recorded.id == voter.id), "")
+    own = _own_disk(resource, voter)
     return instance.empty_data_dir or bool(own and instance.disk and instance.disk != own)
+
+
+def _own_disk(resource: EtcdCluster, voter: Voter) -> str:
+    """Return the UID of the recorded volume of a voter; empty without one."""
+    return next((recorded.volume for recorded in resource.recorded_members if recorded.id == voter.id), "")
 
 
 def _is_reachable(resource: EtcdCluster, seen: Observed, name: str) -> bool:
@@ -156,6 +176,12 @@ def _is_reachable(resource: EtcdCluster, seen: Observed, name: str) -> bool:
         return instance.status.cluster_id == resource.recorded_cluster_id
     known = {member.id for member in seen.remembered} | {recorded.id for recorded in resource.recorded_members}
     return instance.progress is not None and instance.progress.member_id in known
+
+
+def has_returned(resource: EtcdCluster, seen: Observed, voter: Voter) -> bool:
+    """Whether a voter answers with its data, or its pod is ready, which needs a quorum."""
+    instance = seen.instance_named(voter.name)
+    return instance is not None and (instance.ready or _is_reachable(resource, seen, voter.name))
 
 
 def progress(instance: Instance) -> tuple[int, int]:

@@ -242,7 +242,7 @@ def ensure_stateful_set(settings: Settings, resource: EtcdCluster, facts: Assess
         return PASS
     follows = layout(resource, facts)
     template = pod.with_permission(resource, present["spec"]["template"], follows.start, serves=follows.serves)
-    present["spec"] |= {"replicas": _count(resource, facts), "template": template}
+    present["spec"] |= {"replicas": _count(resource, facts, now), "template": template}
     return Step.do(Apply(STATEFUL_SET, present, unchanged=True))
 
 
@@ -263,7 +263,7 @@ def _stateful_set(
     template = pod.pod(
         runs, own, image(settings, runs, seen), follows.start, mounts, quota(runs, seen), serves=follows.serves
     )
-    made = stateful_set.stateful_set(runs, own, template, _count(resource, seen), seen.stateful_set)
+    made = stateful_set.stateful_set(runs, own, template, _count(resource, seen, now), seen.stateful_set)
     given = (AFFINITY,) if runs.spec.affinity is not None else ()
     # A change of a limit changes GOMAXPROCS or GOMEMLIMIT too, which etcd reads only when it starts.
     pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
@@ -278,9 +278,9 @@ def resize_members(resource: EtcdCluster, seen: Observed, now: datetime) -> Step
     return resize_pods(pods, resource.spec.container_resources(), CONTAINER, now)
 
 
-def _count(resource: EtcdCluster, seen: Observed) -> int:
+def _count(resource: EtcdCluster, seen: Observed, now: datetime) -> int:
     """Return the replicas: one for each member, unless a recovery determines them."""
-    stopped = replicas(resource, seen)
+    stopped = replicas(resource, seen, now)
     return layout(resource, seen).replicas if stopped is None else stopped
 
 

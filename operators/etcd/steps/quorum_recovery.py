@@ -6,10 +6,13 @@ whether an acknowledged write is on any remaining volume. So the operator recove
 exactly that:
 
 1. `QuorumLost` reports which members are lost, and which survivor has the most data. status.recovery.token identifies
-   exactly this case: another loss, or another survivor, has another token.
-2. spec.recovery.confirm = the token confirms it. Until then, a quorum that returns ends the procedure.
+   exactly this case and this occurrence of it (`shared.steps.confirmed_recovery`): another loss, another survivor, or
+   the same loss at a later time has another token.
+2. spec.recovery.confirm = the token confirms it. Until members are stopped, a quorum that returns ends the loss, and
+   the consent with it. The recovery ends it as well.
 3. All members stop in order, so that everything is in their files (the StatefulSet has 0 replicas).
-4. The volumes of all survivors are marked with the token: they keep their data until a user releases it.
+4. The volumes of all survivors are marked with the token, and recorded volumes that etcd found empty, which may not be
+   mounted. Their data is kept until a user releases it.
 5. A pod creates a new cluster from the survivor's database on the survivor's own volume. One rename completes it; until
    then nothing is changed. The former data directory is kept next to it as data.before-TOKEN.
 6. The survivor starts as the only member of that cluster. Its id follows from the token, and is recorded.
@@ -31,12 +34,12 @@ from operators.etcd.objects.bootstrap import successor, successor_of
 from operators.etcd.objects.names import CLUSTER_ID, KEPT, SET_ASIDE
 from operators.etcd.observe import Observed
 from operators.etcd.reasons import DATA_LOST, NO_QUORUM, QUORUM_LOST, RECOVERING, RECOVERY_FAILED
-from operators.etcd.steps.data_loss import QuorumLoss, Voter, loss, progress
+from operators.etcd.steps.data_loss import QuorumLoss, Voter, has_returned, loss, progress
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
-from shared.steps.confirmed_recovery import Proposal, confirms, recorded
+from shared.steps.confirmed_recovery import Proposal, confirms, current, is_in_force, occurrence, recorded
 
 POLL_SECONDS, RETRY_SECONDS = 5.0, 30.0
 """Time until members are observed again: while they may return, and while a user must act or a pod failed."""
@@ -45,46 +48,68 @@ PodBuilder = Callable[[EtcdCluster, int, str], Obj]
 """Builds the pod that creates a new cluster from the database of a member (its number) for a recovery (its token)."""
 
 
-def report(resource: EtcdCluster, seen: Observed) -> Obj | None:
+def report(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj | None:
     """Return status.recovery: what can be done about the loss, or is being done; None if there is nothing to do.
 
     The record is kept while the recovery is executed, and until the id of the new cluster is recorded: in the status,
-    or if the status was lost, on the volume of the survivor.
+    or if the status was lost, on the volume of the survivor. While it is unknown whether the loss has ended, it is kept
+    for as long as it counts as the same loss.
     """
     record = recorded(resource) or _marked(resource, seen)
     if record and seen.cluster_id and seen.cluster_id == successor_of(resource, record):
         return None
-    if record and (executing(resource, seen) or _made(resource, seen) or _begun(resource, seen, record)):
+    if record and (executing(resource, seen, now) or _made(resource, seen) or _begun(resource, seen, record)):
         return record
     found = loss(resource, seen)
-    if found is None or found.survivor is None or not found.token or resource.spec.storage.medium == "Memory":
+    if found is None or resource.spec.storage.medium == "Memory":
         return None
+    return _offer(resource, found, now) or _unknown(resource, seen, found, now)
+
+
+def _offer(resource: EtcdCluster, found: QuorumLoss, now: datetime) -> Obj | None:
+    """Return the recovery that is possible: the recorded one for as long as the loss lasts; None if it is unclear."""
+    if not found.identity or found.survivor is None:
+        return None
+    record, survivor = current(resource, now), found.survivor.name
+    continues = (record.get("survivor"), record.get("lost")) == (survivor, found.lost_ids)
     _, revision = progress(found.survivor)
-    proposal: Obj = {"token": found.token, "survivor": found.survivor.name, "message": _consequences(found)}
-    return proposal | ({"revision": revision} if revision else {}) | ({"kept": [*found.others]} if found.others else {})
+    proposal: Obj = {"survivor": survivor, "lost": found.lost_ids, "message": _consequences(found)}
+    proposal |= ({"revision": revision} if revision else {}) | ({"kept": [*found.kept]} if found.kept else {})
+    return proposal | occurrence(resource, found.identity, now, continues=continues)
 
 
-def executing(resource: EtcdCluster, seen: Observed) -> bool:
+def _unknown(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: datetime) -> Obj | None:
+    """Return the recorded recovery while it is unknown whether its loss has ended; None if it has."""
+    record = current(resource, now)
+    lost = [voter for voter in found.voters if f"{voter.id:016x}" in (record.get("lost") or ())]
+    if not lost or any(has_returned(resource, seen, voter) for voter in lost):
+        return None
+    return record | {"message": "At present it is unknown which members have lost their data."}
+
+
+def executing(resource: EtcdCluster, seen: Observed, now: datetime) -> bool:
     """Whether members must not run now: a recovery is confirmed, and the new cluster is not created yet.
 
     The recovery starts only while the loss is the one that was reported. Once members are stopped, the loss can no
-    longer be observed, and the status counts. Until the new cluster is created, removing the confirmation cancels the
-    recovery.
+    longer be observed, and the status counts: while it is current, or if the survivor's volume is marked, which
+    happens only after members were stopped for this recovery. Until the new cluster is created, removing the
+    confirmation cancels the recovery.
     """
     record = recorded(resource)
-    if not record or not confirms(resource, record["token"]) or seen.members is not None:
+    if not record or not is_in_force(resource, record["token"]) or seen.members is not None or _made(resource, seen):
         return False
-    if _made(resource, seen):
-        return False
+    if _stopped(seen):
+        return bool(current(resource, now)) or _is_marked(seen, record)
     found = loss(resource, seen)
-    return _stopped(seen) or (found is not None and found.token == record["token"])
+    offered = _offer(resource, found, now) if found is not None else None
+    return offered is not None and offered["token"] == record["token"]
 
 
-def replicas(resource: EtcdCluster, seen: Observed) -> int | None:
+def replicas(resource: EtcdCluster, seen: Observed, now: datetime) -> int | None:
     """Return the replicas that the StatefulSet must have for a recovery; None if no recovery determines them."""
     if seen.members is not None:
         return None
-    if executing(resource, seen):
+    if executing(resource, seen, now):
         return 0
     record = recorded(resource)
     if record and _made(resource, seen):
@@ -103,7 +128,7 @@ def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now
     Args:
         build: builds the pod that creates the new cluster.
     """
-    if executing(resource, seen):
+    if executing(resource, seen, now):
         return _execute(build, resource, seen, now)
     record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
     if record and _made(resource, seen):
@@ -115,7 +140,7 @@ def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now
     found = loss(resource, seen)
     if found is None:
         return PASS
-    return _judge(resource, seen, found) if found.is_permanent else _wait_for_members(seen, found)
+    return _judge(resource, seen, found, now) if found.is_permanent else _wait_for_members(seen, found)
 
 
 def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
@@ -128,7 +153,7 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
         message = f"Recovery {token} is confirmed: stopping {', '.join(running)}, so that all data is in their files."
         return Step.wait(RECOVERING, message, requeue=POLL_SECONDS)
     if marks := _marks(seen, record):
-        message = f"Recovery {token}: marking the volumes of the survivors, whose data is kept."
+        message = f"Recovery {token}: marking the volumes that are kept."
         return Step.wait(RECOVERING, message, *marks, requeue=0)
     message = f"Recovery {token}: creating a new cluster from the data of {survivor}."
     if pod is None:
@@ -158,7 +183,7 @@ def _marks(seen: Observed, record: Obj) -> list[Patch]:
     return found
 
 
-def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
+def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: datetime) -> Step:
     """Report a permanently lost quorum until a user confirms the recovery."""
     loss_text = (
         f"{_names(found.lost)} of the {len(found.voters)} voters lost their data: the quorum is permanently lost."
@@ -195,9 +220,20 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss) -> Step:
             f"{loss_text} {found.survivor.name} has its data in memory and would lose it if it stopped: take an "
             "EtcdBackup of it now, and restore that into a new EtcdCluster.",
         )
-    caution = "Before that, make sure that no lost member still runs, for example on a disconnected node."
+    caution = "First make sure that no lost member still runs, as on a disconnected node."
+    if found.found_empty:
+        empty = ", ".join(found.found_empty)
+        caution = f"{empty} started with an empty directory: first check that the disk is mounted."
     recording = "Recording the confirmed recovery in status before it starts."
-    proposal = Proposal(QUORUM_LOST, loss_text, _consequences(found), caution, recording, found.token)
+    offered = _offer(resource, found, now)
+    assert offered is not None, "all survivors answer, and none is applying entries"
+    token, prior = offered["token"], offered.get("priorConfirm")
+    applied, _ = progress(found.survivor)
+    brief = (  # status.recovery.message has the rest
+        f"The cluster can be recovered from the data of {found.survivor.name}, up to log entry {applied}; later writes "
+        "are lost."
+    )
+    proposal = Proposal(QUORUM_LOST, loss_text, brief, caution, recording, token, prior)
     return proposal.decide(resource, requeue=RETRY_SECONDS)
 
 
@@ -216,7 +252,7 @@ def _consequences(found: QuorumLoss) -> str:
     applied, revision = progress(found.survivor)
     count, others = 1 + len(found.others), ", ".join(found.others)
     more = f", the most recent data of the {count} remaining members" if others else ""
-    kept = f" The volumes of {others} are kept with their data until you release them." if others else ""
+    kept = f" The volumes of {', '.join(found.kept)} are kept until you release them." if found.kept else ""
     return (
         f"The cluster can be recovered from the data of {found.survivor.name}{more}: revision "
         f"{revision or 'unknown'}, applied up to log entry {applied}. Writes that only the lost members had, or that "
@@ -244,8 +280,14 @@ def _begun(resource: EtcdCluster, seen: Observed, record: Obj) -> bool:
     instance = seen.instance_named(record["survivor"])
     if instance is None or seen.members is not None or not confirms(resource, record["token"]):
         return False
-    is_marked = annotation(instance.volume, SET_ASIDE) == record["token"]
-    return is_marked and annotation(instance.volume, CLUSTER_ID) != f"{successor_of(resource, record):016x}"
+    is_new = annotation(instance.volume, CLUSTER_ID) == f"{successor_of(resource, record):016x}"
+    return _is_marked(seen, record) and not is_new
+
+
+def _is_marked(seen: Observed, record: Obj) -> bool:
+    """Whether the survivor's volume has the token of this recovery."""
+    instance = seen.instance_named(record["survivor"])
+    return instance is not None and annotation(instance.volume, SET_ASIDE) == record["token"]
 
 
 def _stopped(seen: Observed) -> bool:

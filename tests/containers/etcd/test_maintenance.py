@@ -347,6 +347,6 @@ def chosen_survivor(progress: RaftProgress, cluster_id: int) -> str:
     )
     found = loss(resource, Observed(instances=instances))
     assert found is not None
-    assert found.token
+    assert found.identity
     assert found.survivor is not None
     return found.survivor.name

@@ -175,14 +175,35 @@ def recovery_confirmed() -> ScenarioStep:
     """Confirm the recovery that the status offers."""
 
     def act(stage: Stage) -> None:
-        stage.database.guard.confirmed = True
         [found] = stage.find()
         token = (found["status"].get("recovery") or {}).get("token")
         if token is None:
             raise NotFound("no recovery is offered")
+        stage.database.guard.agree(stage.database)
         stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
     return ScenarioStep("the recovery is confirmed", act)
+
+
+def recovery_withdrawn() -> ScenarioStep:
+    """Remove the confirmation from the spec, as the user does."""
+
+    def act(stage: Stage) -> None:
+        stage.database.guard.agreed.clear()
+        stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": None}})
+
+    return ScenarioStep("the confirmation is withdrawn", act)
+
+
+def unmounted(*numbers: int, mounts: bool = False) -> ScenarioStep:
+    """Let members restart without their disks, or with them again."""
+
+    def act(etcd: FakeEtcd) -> None:
+        for number in numbers:
+            etcd.unmount(member(number), mounts=mounts)
+
+    names = ", ".join(map(member, numbers))
+    return to_etcd(f"the disks of {names} are {'mounted' if mounts else 'not mounted'}", act)
 
 
 def adopted(size: int) -> ScenarioStep:

@@ -167,9 +167,9 @@ class FakeEtcd:
         process = self.processes.pop(uid, None)
         if process is not None:
             self.settle(f"pod {process.pod} ended")
-        disk = self.disks.pop(uid, None)
-        if disk is not None and disk.member:
-            self.settle(f"the disk {disk.name} was deleted")
+        for disk in (self.disks.pop(uid, None), self.disks.pop(f"above {uid}", None)):
+            if disk is not None and disk.member:
+                self.settle(f"the disk {disk.name} was deleted")
 
     def stop(self, process: Process, message: str) -> None:
         """Let a process exit; the kubelet restarts its container."""
@@ -183,6 +183,21 @@ class FakeEtcd:
             if process.pod == pod:
                 process.hangs = hangs
         self.settle(f"etcd in {pod} {'hangs' if hangs else 'answers again'}")
+
+    def unmount(self, pod: str, *, mounts: bool = False) -> None:
+        """Let a member restart on the directory below its mount point, or on its volume again (`mounts`)."""
+        process = next((each for each in self.processes.values() if each.pod == pod), None)
+        if process is None or (f"above {process.command.disk}" in self.disks) != mounts:
+            return
+        if not process.exit_message:
+            self.stop(process, "killed")
+        uid = process.command.disk
+        if mounts:
+            self.disks[uid] = self.disks.pop(f"above {uid}")
+        else:
+            disk = self.disks.pop(uid)
+            self.disks |= {f"above {uid}": disk, uid: Disk(disk.name)}
+        self.settle(f"the disk of {pod} is {'mounted' if mounts else 'not mounted'}")
 
     def _begin(self, process: Process) -> Process:
         disk = self.disks.setdefault(process.command.disk, Disk(process.command.disk_name))

@@ -23,7 +23,8 @@ class Guard:
     Attributes:
         violations: violations so far, in order.
         recorded: UIDs of resources whose status has recorded a cluster id.
-        confirmed: whether the user confirmed a recovery that may lose data.
+        agreed: lost voters by the cluster for which the user confirmed a recovery. The consent ends with that loss:
+            when a quorum returns, or the recovery is done.
         may_reject: whether members may reject each other's certificates.
         may_split: whether, in addition, those that have restarted and the others may be two groups without a quorum:
             the keys of the authority that running members trust are lost.
@@ -32,7 +33,7 @@ class Guard:
 
     violations: list[str] = field(default_factory=list)
     recorded: set[str] = field(default_factory=set)
-    confirmed: bool = False
+    agreed: dict[int, frozenset[int]] = field(default_factory=dict)
     may_reject: bool = False
     may_split: bool = False
     released: bool = False
@@ -91,6 +92,8 @@ class Guard:
     def inspect(self, etcd: FakeEtcd, action: str) -> None:
         """Require that every disk whose member can win an election has every acknowledged write."""
         for cluster in etcd.clusters.values():
+            if cluster.former or etcd.has_quorum(cluster):
+                self.agreed.pop(cluster.id, None)
             disks = [disk for disk in etcd.disks.values() if disk.cluster == cluster.id]
             for disk in disks:
                 if disk.index < cluster.acknowledged and can_win_election(cluster, disk, disks):
@@ -125,13 +128,13 @@ class Guard:
             stopped = [process for process in etcd.members_of(cluster) if process.pod in pods]
             hit = {_member(etcd, process) for process in stopped}
             voters = [record.id for record in cluster.now if not record.learner]
-            if not hit & set(voters):
+            if cluster.former or not hit & set(voters):
                 continue
             up = etcd.voting(cluster)
             if self.may_split and not any(process.command.disk == process.uid for process in stopped):
                 continue
             if not etcd.has_quorum(cluster):
-                self.require_consent(f"{action}, which runs, while there is no quorum")
+                self.require_consent(etcd, cluster, f"{action}, which runs, while there is no quorum")
             elif len(voters) <= 2 and len(up) == len(voters):  # a restart always interrupts such a cluster
                 continue
             elif len(set(up) - hit) < quorum(cluster.now):
@@ -140,7 +143,7 @@ class Guard:
     def may_empty(self, etcd: FakeEtcd, name: str, replicas: int, action: str) -> None:
         """Require that pods are scaled down only after their members are removed."""
         for cluster in etcd.clusters.values():
-            if self.confirmed and not etcd.has_quorum(cluster):
+            if cluster.former or self._consents(etcd, cluster):
                 continue
             for process in etcd.members_of(cluster):
                 stem, _, number = process.pod.rpartition("-")
@@ -150,7 +153,8 @@ class Guard:
 
     def may_destroy(self, etcd: FakeEtcd, claim: Obj, action: str) -> None:
         """Require that the disk of a member is never deleted."""
-        disk = etcd.disks.get(claim["metadata"]["uid"])
+        uid = claim["metadata"]["uid"]
+        disk = etcd.disks.get(f"above {uid}") or etcd.disks.get(uid)
         if disk is None or not disk.member:
             return
         cluster = etcd.clusters[disk.cluster]
@@ -159,7 +163,7 @@ class Guard:
         if (
             not cluster.former
             and record_of(cluster.now, disk.member) is not None
-            and cluster.disk_by_member.get(disk.member) == claim["metadata"]["uid"]
+            and cluster.disk_by_member.get(disk.member) == uid
         ):
             self.fail(f"{action}, which has the data of a member")
 
@@ -180,17 +184,36 @@ class Guard:
 
     def may_recover(self, etcd: FakeEtcd, disk: Disk) -> None:
         """Require consent, the disk with the most entries, and that no member of the former cluster runs."""
-        self.require_consent(f"a new cluster is made of {disk.name}")
         cluster = etcd.clusters[disk.cluster]
+        self.require_consent(etcd, cluster, f"a new cluster is made of {disk.name}")
         for process in etcd.members_of(cluster):
             self.fail(f"a new cluster is made of {disk.name} while {process.pod} of the former one runs")
         for other in etcd.disks.values():
             if other.cluster == cluster.id and other.index > disk.index and record_of(cluster.now, other.member):
                 self.fail(f"a new cluster is made of {disk.name}, but {other.name} has more entries")
 
-    def require_consent(self, action: str) -> None:
-        if not self.confirmed:
+    def agree(self, etcd: FakeEtcd) -> None:
+        """Let the user consent to the present loss of each cluster."""
+        for cluster in etcd.clusters.values():
+            if not cluster.former and not etcd.has_quorum(cluster):
+                self.agreed[cluster.id] = _lost(etcd, cluster)
+
+    def require_consent(self, etcd: FakeEtcd, cluster: Cluster, action: str) -> None:
+        if not self._consents(etcd, cluster):
             self.fail(f"{action}, without consent")
+
+    def _consents(self, etcd: FakeEtcd, cluster: Cluster) -> bool:
+        """Whether the user consented to the present loss, or to a larger one."""
+        agreed = self.agreed.get(cluster.id)
+        return agreed is not None and not etcd.has_quorum(cluster) and _lost(etcd, cluster) <= agreed
+
+
+def _lost(etcd: FakeEtcd, cluster: Cluster) -> frozenset[int]:
+    """Return the voters whose disk is deleted or not mounted."""
+    kept = {uid for uid, disk in etcd.disks.items() if disk.member}
+    return frozenset(
+        record.id for record in cluster.now if not record.learner and cluster.disk_by_member.get(record.id) not in kept
+    )
 
 
 def _member(etcd: FakeEtcd, process: Process) -> int:

@@ -100,7 +100,7 @@ def skips_the_conversion(patch: pytest.MonkeyPatch) -> None:
 
 def recovers_without_consent(patch: pytest.MonkeyPatch) -> None:
     """Recover as soon as a quorum is lost."""
-    patch.setattr(quorum_recovery, "confirms", lambda *_: True)
+    patch.setattr(quorum_recovery, "is_in_force", lambda *_: True)
 
 
 @pytest.mark.parametrize(

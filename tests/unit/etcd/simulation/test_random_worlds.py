@@ -30,7 +30,9 @@ from tests.unit.etcd.simulation.raft import quorum
 MAX_SIZE = 5
 MAX_TURNS = 12
 
-MANUAL_REASONS = frozenset({"QuorumLost", "DataLost", "UpgradeRefused", "VolumeInTheWay"})
+MANUAL_REASONS = frozenset(
+    {"QuorumLost", "DataLost", "UpgradeRefused", "VolumeInTheWay", "TokenRefused", "FormerDataKept"}
+)
 """Reasons that need a user."""
 
 
@@ -121,6 +123,52 @@ def lags(number: int) -> ScenarioStep:
     return to_etcd(f"{member(number)} does not catch up", lambda etcd: etcd.lagging.add(member(number)))
 
 
+def disk_away(number: int) -> ScenarioStep:
+    return to_etcd(f"the disk of {member(number)} is not mounted", lambda etcd: etcd.unmount(member(number)))
+
+
+def majority_away(numbers: frozenset[int]) -> ScenarioStep:
+    """Unmount several disks at once."""
+
+    def act(etcd: FakeEtcd) -> None:
+        for number in numbers:
+            etcd.unmount(member(number))
+
+    return to_etcd(f"the disks of {sorted(numbers)} are not mounted", act)
+
+
+def _mounted(etcd: FakeEtcd) -> None:
+    for number in range(MAX_SIZE):
+        etcd.unmount(member(number), mounts=True)
+
+
+def _confirm(stage: Stage) -> None:
+    with suppress(StopIteration):
+        _set_recovery(stage, confirm=next(token for found in stage.find() if (token := _offered(found))))
+        stage.database.guard.agree(stage.database)
+
+
+def _offered(found: Obj) -> str:
+    return str(((found.get("status") or {}).get("recovery") or {}).get("token") or "")
+
+
+def _set_recovery(stage: Stage, **recovery: str) -> None:
+    stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": recovery or None}})
+
+
+def _withdraw(stage: Stage) -> None:
+    stage.database.guard.agreed.clear()
+    _set_recovery(stage)
+
+
+def _release(stage: Stage) -> None:
+    """Release the data that the last confirmed recovery kept."""
+    [found] = stage.find()
+    if token := (found["spec"].get("recovery") or {}).get("confirm"):
+        stage.database.guard.released = True
+        _set_recovery(stage, release=token, confirm=token)
+
+
 def leads(number: int) -> ScenarioStep:
     def act(etcd: FakeEtcd) -> None:
         for cluster in etcd.clusters.values():
@@ -137,6 +185,7 @@ def _recover_all(etcd: FakeEtcd) -> None:
     etcd.failing.clear()
     etcd.lagging.clear()
     etcd.unreachable.clear()
+    _mounted(etcd)
     for process in list(etcd.processes.values()):
         etcd.hang(process.pod, hangs=False)
 
@@ -144,6 +193,11 @@ def _recover_all(etcd: FakeEtcd) -> None:
 CUT_OFF = to_etcd("the operator reaches no member", lambda etcd: setattr(etcd, "cut_off", True))
 REACHES = to_etcd("the operator reaches members", lambda etcd: setattr(etcd, "cut_off", False))
 RECOVERED = to_etcd("nothing fails", _recover_all)
+MOUNTED = to_etcd("all disks are mounted", _mounted)
+CONFIRMED = one("the offered recovery is confirmed", _confirm)
+WITHDRAWN = one("the confirmation is withdrawn", _withdraw)
+RELEASED = one("the kept data is released", _release)
+MONTHS = later(300 * 86400.0)
 FULL = to_etcd("the quota is exhausted", lambda etcd: etcd.fill() if etcd.running else None)
 STATUS_LOST = one("the status is lost", status_lost)
 
@@ -166,6 +220,13 @@ def event_lists(*, keep_quorum: bool) -> st.SearchStrategy[list[Event]]:
         number.map(unreachable),
         st.sampled_from([CUT_OFF, REACHES, RECOVERED, RECOVERED, FULL, STATUS_LOST, later(60), later(700), None]),
     )
+    if not keep_quorum:  # losses, and what users decide
+        steps = st.one_of(
+            steps,
+            number.map(disk_away),
+            st.frozensets(number, min_size=2).map(majority_away),
+            st.sampled_from([MOUNTED, CONFIRMED, CONFIRMED, WITHDRAWN, RELEASED, MONTHS]),
+        )
     turns = st.integers(0, MAX_TURNS)
     return st.lists(
         st.builds(lambda step, turns: Event(step.text if step else "the operator crashes", step, turns), steps, turns),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -38,7 +39,7 @@ MOVED = At(up=False, disk="another")
 SURVIVES = At(ready=False, runs=True)
 """A member that runs and answers, but knows no leader."""
 
-RECORDED = {"token": "abcdefabcdef", "survivor": "demo-0", "revision": 10, "message": "…"}
+RECORDED = {"token": "20260101T120000Z-abcdefabcdef", "survivor": "demo-0", "revision": 10, "message": "…"}
 
 
 def without_quorum(
@@ -60,6 +61,13 @@ def found(resource: EtcdCluster, world: Observed) -> QuorumLoss:
 
 def names(members: Iterable[Any]) -> list[str]:
     return [member.name for member in members]
+
+
+def token(resource: EtcdCluster, world: Observed, now: datetime = NOW) -> str:
+    """Return the token of the recovery that is offered."""
+    recovery = report(resource, world, now)
+    assert recovery is not None
+    return str(recovery["token"])
 
 
 def with_metrics(world: Observed, number: int, applied: int, revision: int = 7) -> Observed:
@@ -91,7 +99,7 @@ def test_members_without_pods_but_with_volumes_are_named() -> None:
     resource, world = without_quorum(SURVIVES, missing, missing)
     step = recover(resource, world)
     assert "demo-1 is unreachable (no pod), demo-2 is unreachable (no pod)" in step.message
-    assert report(resource, world) is None
+    assert report(resource, world, NOW) is None
 
 
 def test_quorum_is_not_lost_with_one_volume_of_three() -> None:
@@ -106,7 +114,7 @@ def test_replaced_volume_or_empty_data_directory_proves_data_loss(evidence: At) 
     left = found(resource, world)
     assert names(left.lost) == ["demo-1", "demo-2"]
     assert left.is_permanent
-    assert left.token
+    assert left.identity
 
 
 @pytest.mark.parametrize("at", [At(up=False, disk=""), At(up=False, disk="another", ready=True), DOWN])
@@ -148,14 +156,14 @@ def test_no_loss_is_reported_with_a_quorum_or_before_the_bootstrap() -> None:
 def test_survivor_is_the_member_that_applied_most_of_the_log() -> None:
     behind, ahead = replace(SURVIVES, applied=900), replace(SURVIVES, applied=950)
     resource, world = without_quorum(behind, ahead, LOST, LOST, LOST)
-    recovery = report(resource, world)
+    recovery = report(resource, world, NOW)
     assert recovery is not None
     assert recovery["survivor"] == "demo-1"
     assert (
         "demo-1, the most recent data of the 2 remaining members: revision 10, applied up to log entry 950"
         in recovery["message"]
     )
-    assert "The volumes of demo-0 are kept with their data until you release them." in recovery["message"]
+    assert "The volumes of demo-0 are kept until you release them." in recovery["message"]
     assert recovery["kept"] == ["demo-0"]
 
 
@@ -165,15 +173,15 @@ def test_higher_term_does_not_make_a_survivor() -> None:
     instance = world.instances[0]
     assert instance.status is not None
     candidate = replace(instance, status=replace(instance.status, raft_term=99))
-    recovery = report(resource, replace(world, instances=(candidate, *world.instances[1:])))
+    recovery = report(resource, replace(world, instances=(candidate, *world.instances[1:])), NOW)
     assert recovery is not None
     assert recovery["survivor"] == "demo-1"
 
 
 def test_survivor_may_be_chosen_by_its_metrics_alone() -> None:
     resource, world = without_quorum(replace(SURVIVES, applied=900), UNREACHABLE, LOST, LOST, LOST)
-    assert report(resource, world) is None
-    recovery = report(resource, with_metrics(world, 1, 901))
+    assert report(resource, world, NOW) is None
+    recovery = report(resource, with_metrics(world, 1, 901), NOW)
     assert recovery is not None
     assert (recovery["survivor"], recovery["revision"]) == ("demo-1", 7)
 
@@ -184,29 +192,30 @@ def test_no_token_is_offered_while_a_voter_is_unreachable() -> None:
     assert (step.reason, step.progress) == ("QuorumLost", verdict.Progress.PROGRESSING)
     assert "demo-1 is unreachable" in step.message
     assert "delete their volume claims" in step.message
-    assert report(resource, world) is None
+    assert report(resource, world, NOW) is None
 
 
 def test_token_identifies_the_loss_and_the_survivor() -> None:
     tokens = set()
     for at in [(SURVIVES, LOST, LOST), (LOST, SURVIVES, LOST), (SURVIVES, SURVIVES, LOST, LOST, LOST)]:
-        left = found(*without_quorum(*at))
-        tokens.add(left.token)
-        tokens.add(replace(left, cluster_id=5).token)
-    assert len(tokens) == 6
-    assert found(*without_quorum(SURVIVES, LOST, MOVED)).token == found(*without_quorum(SURVIVES, LOST, LOST)).token
+        resource, world = without_quorum(*at)
+        tokens |= {token(resource, world), token(resource, world, NOW + timedelta(days=300))}
+        left = found(resource, world)
+        tokens |= {left.identity, replace(left, cluster_id=5).identity}
+    assert len(tokens) == 12
+    assert token(*without_quorum(SURVIVES, LOST, MOVED)) == token(*without_quorum(SURVIVES, LOST, LOST))
 
 
 def test_report_names_the_remedy_and_changes_nothing() -> None:
     resource, world = without_quorum(SURVIVES, LOST, LOST)
-    step, token = recover(resource, world), found(resource, world).token
+    step, offered = recover(resource, world), token(resource, world)
     assert (step.actions, step.reason, step.progress) == ((), "QuorumLost", verdict.Progress.BLOCKED)
     assert "demo-1, demo-2 of the 3 voters lost their data" in step.message
-    assert f"set spec.recovery.confirm to {token}" in step.message
-    assert replicas(resource, world) is None
+    assert f"set spec.recovery.confirm to {offered}" in step.message
+    assert replicas(resource, world, NOW) is None
     made = plan(resource, world)
     assert acts(made.actions) == []
-    assert made.status["recovery"]["token"] == token
+    assert made.status["recovery"]["token"] == offered
     assert made.status["clusterID"] == f"{CLUSTER_ID:016x}"
 
 
@@ -215,7 +224,7 @@ def test_in_memory_survivor_is_not_stopped() -> None:
     resource, world = without_quorum(SURVIVES, lost, lost, storage={"medium": "Memory"})
     step = recover(resource, world)
     assert "take an EtcdBackup of it now" in step.message
-    assert report(resource, world) is None
+    assert report(resource, world, NOW) is None
 
 
 def test_message_names_the_remedy_when_all_data_is_lost() -> None:
@@ -230,7 +239,7 @@ def test_learner_may_be_the_survivor_when_no_voter_is_left() -> None:
     resource, world = without_quorum(LOST, replace(SURVIVES, learner=True))
     status = {"members": [resource.reported["members"][0], {**resource.reported["members"][1], "role": "learner"}]}
     resource = cluster(2, recorded=range(2), status=status)
-    recovery = report(resource, world)
+    recovery = report(resource, world, NOW)
     assert recovery is not None
     assert recovery["survivor"] == "demo-1"
 
@@ -241,32 +250,62 @@ def test_learner_may_be_the_survivor_when_no_voter_is_left() -> None:
 def confirmed(*at: At, token: str = "", **more: Any) -> tuple[EtcdCluster, Observed]:
     """Return a reported loss that is confirmed, with its own token or another."""
     resource, world = without_quorum(*at)
-    recovery = report(resource, world)
+    recovery = report(resource, world, NOW)
     assert recovery is not None
     return without_quorum(*at, status={"recovery": recovery}, recovery={"confirm": token or recovery["token"]}, **more)
 
 
 def test_wrong_token_is_refused_and_both_tokens_are_named() -> None:
     resource, world = confirmed(SURVIVES, LOST, LOST, token="000000000000")
-    step, token = recover(resource, world), found(resource, world).token
+    step, offered = recover(resource, world), token(resource, world)
     assert (step.actions, step.reason, step.progress) == ((), "TokenRefused", verdict.Progress.BLOCKED)
     assert "'000000000000'" in step.message
-    assert token in step.message
-    assert replicas(resource, world) is None
+    assert offered in step.message
+    assert replicas(resource, world, NOW) is None
 
 
 def test_correct_token_is_recorded_before_the_recovery_starts() -> None:
     resource, world = without_quorum(SURVIVES, LOST, LOST)
-    token = found(resource, world).token
-    resource, world = without_quorum(SURVIVES, LOST, LOST, recovery={"confirm": token})
+    resource, world = without_quorum(SURVIVES, LOST, LOST, recovery={"confirm": token(resource, world)})
     step = recover(resource, world)
-    assert (step.actions, step.requeue, step.progress) == ((), 0, verdict.Progress.WAITING)
-    assert not executing(resource, world)
+    assert (step.actions, step.reason, step.progress) == ((), "QuorumLost", verdict.Progress.BLOCKED)
+    assert "its present value is of an earlier loss" in step.message
+    assert not executing(resource, world, NOW)
+
+
+@pytest.mark.parametrize(("minutes", "carried_out"), [(0, True), (60, True), (61, False), (300 * 24 * 60, False)])
+def test_confirmation_ends_with_the_observation_of_its_loss(minutes: float, carried_out: bool) -> None:
+    resource, world = confirmed(SURVIVES, LOST, LOST)
+    assert executing(resource, world, NOW + timedelta(minutes=minutes)) is carried_out
+    resource, world = stopped(marked=False)
+    assert executing(resource, world, NOW + timedelta(minutes=minutes)) is carried_out
+    resource, world = stopped()
+    assert executing(resource, world, NOW + timedelta(minutes=minutes)), "its volume is marked: it has begun"
+
+
+@pytest.mark.parametrize(
+    ("at", "stays"),
+    [
+        ((SURVIVES, UNREACHABLE, LOST), True),
+        ((UNREACHABLE, LOST, LOST), True),
+        ((SURVIVES, SURVIVES, LOST), False),
+        ((SURVIVES, LOST, replace(DOWN, ready=True)), False),
+    ],
+)
+def test_loss_that_is_uncertain_for_a_moment_keeps_its_token(at: tuple[At, ...], stays: bool) -> None:
+    resource, _ = confirmed(SURVIVES, LOST, LOST)
+    world = seen(resource, *at, leader=None, known=False, replicas=3)
+    recovery = report(resource, world, NOW)
+    assert (recovery is not None) is stays
+    assert not executing(resource, world, NOW)
+    if recovery is not None:
+        assert recovery["token"] == resource.reported["recovery"]["token"]
+    assert report(resource, world, NOW + timedelta(minutes=61)) is None
 
 
 def test_confirmed_recovery_stops_the_members() -> None:
     resource, world = confirmed(SURVIVES, LOST, LOST)
-    assert replicas(resource, world) == 0
+    assert replicas(resource, world, NOW) == 0
     step = recover(resource, world)
     assert (step.actions, step.reason) == ((), "Recovering")
     made = plan(resource, world)
@@ -279,17 +318,19 @@ def test_quorum_that_returns_before_members_are_stopped_ends_the_recovery() -> N
     """The node or the volume of demo-1 is back, so a quorum exists again."""
     resource, _ = confirmed(SURVIVES, LOST, LOST)
     back = seen(resource, VOTER, VOTER, LOST)
-    assert replicas(resource, back) is None
-    assert not executing(resource, back)
-    assert report(resource, back) is None
+    assert replicas(resource, back, NOW) is None
+    assert not executing(resource, back, NOW)
+    assert report(resource, back, NOW) is None
     assert recover(resource, back) == Step()
 
 
 def test_further_loss_after_a_confirmation_needs_another_confirmation() -> None:
     resource, _ = confirmed(SURVIVES, SURVIVES, LOST, LOST, LOST)
     worse = seen(resource, LOST, SURVIVES, LOST, LOST, LOST, leader=None, known=False, replicas=5)
-    assert replicas(resource, worse) is None
-    assert recover(resource, worse).reason == "TokenRefused"
+    assert replicas(resource, worse, NOW) is None
+    step = recover(resource, worse)
+    assert step.reason == "QuorumLost"
+    assert "its present value is of an earlier loss" in step.message
 
 
 STOPPED = At(up=False, pod=False)
@@ -338,12 +379,12 @@ def test_volumes_of_survivors_are_marked_before_a_new_cluster_is_created() -> No
 
 def test_no_recovery_is_offered_while_a_survivor_applies_its_log() -> None:
     resource, world = without_quorum(SURVIVES, SURVIVES, LOST, LOST, LOST)
-    assert report(resource, world) is not None
+    assert report(resource, world, NOW) is not None
     instance = world.instances[1]
     assert instance.status is not None
     behind = replace(instance, status=replace(instance.status, raft_index=1001))
     world = replace(world, instances=(world.instances[0], behind, *world.instances[2:]))
-    assert report(resource, world) is None
+    assert report(resource, world, NOW) is None
     step = recover(resource, world)
     assert (step.reason, step.actions) == ("QuorumLost", ())
     assert "demo-1: still applying the log" in step.message
@@ -351,7 +392,7 @@ def test_no_recovery_is_offered_while_a_survivor_applies_its_log() -> None:
 
 def test_recovery_makes_a_new_cluster_of_the_survivors_data() -> None:
     resource, world = stopped()
-    assert replicas(resource, world) == 0
+    assert replicas(resource, world, NOW) == 0
     (act,) = recover(resource, world).actions
     assert isinstance(act, steps.Apply)
     assert act.obj["metadata"]["name"] == recovery_pod_name(resource)
@@ -372,8 +413,8 @@ def test_volume_is_not_changed_while_the_survivors_pod_exists() -> None:
 def test_members_stay_stopped_while_the_recovery_pod_runs(phase: str) -> None:
     resource, world = stopped(recovery_pod_obj(phase))
     step = recover(resource, world)
-    assert (step.actions, step.reason, replicas(resource, world)) == ((), "Recovering", 0)
-    assert report(resource, world) == RECORDED
+    assert (step.actions, step.reason, replicas(resource, world, NOW)) == ((), "Recovering", 0)
+    assert report(resource, world, NOW) == RECORDED
 
 
 def test_failed_recovery_reports_its_reason_and_is_retried_later() -> None:
@@ -388,33 +429,33 @@ def test_failed_recovery_reports_its_reason_and_is_retried_later() -> None:
 def test_pod_of_a_former_recovery_is_deleted_first() -> None:
     resource, world = stopped(recovery_pod_obj("Succeeded", token="another"))
     assert acts(recover(resource, world).actions) == ["delete Pod demo-recovery (p)"]
-    assert replicas(resource, world) == 0
+    assert replicas(resource, world, NOW) == 0
 
 
 def test_withdrawn_confirmation_starts_the_members_again() -> None:
     resource, world = stopped(recovery_pod_obj("Running"), recovery=None)
-    assert replicas(resource, world) == 0, "the recovery pod may still mount the volume"
+    assert replicas(resource, world, NOW) == 0, "the recovery pod may still mount the volume"
     assert acts(recover(resource, world).actions) == ["delete Pod demo-recovery (p)"]
     resource, world = stopped(recovery=None)
-    assert replicas(resource, world) == 3
-    assert not executing(resource, world)
+    assert replicas(resource, world, NOW) == 3
+    assert not executing(resource, world, NOW)
 
 
 @pytest.mark.parametrize("still", [{"confirm": RECORDED["token"]}, None])
 def test_only_the_survivor_starts_once_the_data_is_recovered(still: Obj | None) -> None:
     """Holds whether or not the confirmation is still in the spec: the recovery cannot be undone."""
     resource, world = stopped(recovery_pod_obj("Succeeded"), recovery=still)
-    assert replicas(resource, world) == 1
+    assert replicas(resource, world, NOW) == 1
     step = recover(resource, world)
     assert (step.actions, step.reason, step.progress) == ((), "Recovering", verdict.Progress.PROGRESSING)
-    assert report(resource, world) == RECORDED
+    assert report(resource, world, NOW) == RECORDED
 
 
 def test_survivor_keeps_its_ordinal() -> None:
     resource = cluster(3, status={"recovery": {**RECORDED, "survivor": "demo-2"}})
     world = seen(resource, STOPPED, STOPPED, STOPPED, leader=None, known=False, replicas=0)
     world = replace(world, job_pods={recovery_pod_name(resource): recovery_pod_obj("Succeeded")})
-    assert replicas(resource, world) == 3
+    assert replicas(resource, world, NOW) == 3
 
 
 def alone(resource: EtcdCluster, cluster_id: int) -> Observed:
@@ -446,7 +487,7 @@ def test_recovery_pod_is_deleted_and_the_token_ignored_afterwards() -> None:
     world = replace(world, job_pods={recovery_pod_name(after): recovery_pod_obj("Succeeded")})
     assert acts(recover(after, world).actions) == ["delete Pod demo-recovery (p)"]
     assert recover(after, replace(world, job_pods={})) == Step()
-    assert replicas(after, world) is None
+    assert replicas(after, world, NOW) is None
 
 
 def test_ids_of_a_new_cluster_are_computed_as_etcd_does() -> None:
@@ -461,12 +502,11 @@ def test_ids_of_a_new_cluster_are_computed_as_etcd_does() -> None:
 )
 def test_members_stop_only_for_the_right_token_and_a_lost_majority(at: list[At], confirm: str) -> None:
     resource, world = without_quorum(*at)
-    recovery = report(resource, world)
-    left = found(resource, world)
+    recovery = report(resource, world, NOW)
     lost, up = sum(spot in (LOST, MOVED) for spot in at), sum(spot is SURVIVES for spot in at)
     assert (recovery is not None) == (len(at) - lost < len(at) // 2 + 1 and up == len(at) - lost > 0)
-    given: Any = {"right": left.token or "none", "wrong": "wrong"}.get(confirm)
+    given: Any = {"right": recovery["token"] if recovery else "none", "wrong": "wrong"}.get(confirm)
     more: dict[str, Any] = {} if confirm == "none" else {"recovery": {"confirm": given}}
     resource, world = without_quorum(*at, status={"recovery": recovery} if recovery else None, **more)
-    assert executing(resource, world) == (recovery is not None and confirm == "right")
+    assert executing(resource, world, NOW) == (recovery is not None and confirm == "right")
     assert recover(resource, world).actions == ()

@@ -1,0 +1,80 @@
+"""A consent is for one loss, and ends with it; what stays in the spec afterwards consents to nothing.
+
+The guard keeps each consent with the voters that were lost, and ends it as soon as a quorum returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Obj
+from shared.status import conditions
+from shared.testing.harness.scenario import ScenarioStep, later, operator_down
+from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.support.etcd.scenarios import (
+    ETCD,
+    cluster,
+    recovery_confirmed,
+    recovery_released,
+    unmounted,
+)
+
+DAY = 86400.0
+
+
+async def begun(*steps: ScenarioStep) -> ScenarioRun:
+    play = ScenarioRun(World(ETCD))
+    await run(play, steps)
+    return play
+
+
+async def run(play: ScenarioRun, steps: Iterable[ScenarioStep]) -> None:
+    for step in steps:
+        await play.step(step)
+        if step.turns is None:
+            play.resync()
+            await play.settle()
+
+
+def ready(play: ScenarioRun) -> Obj:
+    [found] = play.stage.find()
+    return accessors.condition(found, conditions.READY)
+
+
+async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_loss_a_year_later() -> None:
+    """X1: the disks were mounted again before the confirmation counted, and it stays in the spec."""
+    play = await begun(cluster(3), unmounted(1, 2), later(30))
+    assert ready(play)["reason"] == "QuorumLost"
+    await run(play, operator_down(recovery_confirmed(), unmounted(1, 2, mounts=True)))
+    play.begin()
+    await run(play, (later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    for days in (1, 300):
+        play.stage.database.written(50_000)
+        await run(play, (later(days * DAY), unmounted(1, 2), later(30), later(30)))
+        assert ready(play)["reason"] == "QuorumLost", "the same token, in the spec since the first loss"
+        assert "earlier loss" in ready(play)["message"]
+        await run(play, (unmounted(1, 2, mounts=True), later(60), later(60)))
+        assert ready(play)["reason"] == "Ready"
+
+
+async def test_loss_that_ended_and_began_again_without_the_operator_needs_another_consent() -> None:
+    play = await begun(cluster(3), unmounted(1, 2), later(30))
+    mounted = (unmounted(1, 2, mounts=True), later(60), later(30 * DAY), unmounted(1, 2))
+    await run(play, operator_down(recovery_confirmed(), *mounted))
+    play.begin()
+    await run(play, (later(30), later(30)))
+    assert ready(play)["reason"] == "QuorumLost"
+    assert "earlier loss" in ready(play)["message"]
+
+
+async def test_recovery_spends_its_consent() -> None:
+    """The next loss after a recovery needs a consent of its own, which is carried out."""
+    play = await begun(cluster(3), unmounted(1, 2), later(30), recovery_confirmed(), later(60), recovery_released())
+    await run(play, (later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    await run(play, (later(90 * DAY), unmounted(1, 2), later(30)))
+    assert ready(play)["reason"] == "QuorumLost"
+    await run(play, (recovery_confirmed(), later(60), recovery_released(), later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
