@@ -78,7 +78,8 @@ class QuorumLoss:
         """The loss and its survivor, by ids that are never reused; empty until that can be decided."""
         if not self.is_permanent or self.unreachable or self.survivor is None or self.applying:
             return ""
-        survivor = f"{self.survivor.name} {_member_id(self.survivor):016x}"
+        _, revision = progress(self.survivor)
+        survivor = f"{self.survivor.name} {_member_id(self.survivor):016x} at revision {revision}"
         return f"{self.cluster_id:016x} lost {','.join(self.lost_ids)} continues with {survivor}"
 
     @property

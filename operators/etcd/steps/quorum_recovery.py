@@ -59,7 +59,8 @@ def report(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj | None:
     if record and seen.cluster_id and seen.cluster_id == successor_of(resource, record):
         return None
     if record and (executing(resource, seen, now) or _made(resource, seen) or _begun(resource, seen, record)):
-        return record
+        # Stopping members may take longer than an unobserved loss counts as the same.
+        return record | (occurrence(resource, "", now, continues=True) if current(resource, now) else {})
     found = loss(resource, seen)
     if found is None or resource.spec.storage.medium == "Memory":
         return None
@@ -67,12 +68,16 @@ def report(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj | None:
 
 
 def _offer(resource: EtcdCluster, found: QuorumLoss, now: datetime) -> Obj | None:
-    """Return the recovery that is possible: the recorded one for as long as the loss lasts; None if it is unclear."""
+    """Return the recovery that is possible: the recorded one for as long as the loss lasts; None if it is unclear.
+
+    Another revision of the survivor shows that a quorum returned, even if the operator did not observe it.
+    """
     if not found.identity or found.survivor is None:
         return None
     record, survivor = current(resource, now), found.survivor.name
-    continues = (record.get("survivor"), record.get("lost")) == (survivor, found.lost_ids)
     _, revision = progress(found.survivor)
+    same = (survivor, found.lost_ids, revision or None)
+    continues = (record.get("survivor"), record.get("lost"), record.get("revision")) == same
     proposal: Obj = {"survivor": survivor, "lost": found.lost_ids, "message": _consequences(found)}
     proposal |= ({"revision": revision} if revision else {}) | ({"kept": [*found.kept]} if found.kept else {})
     return proposal | occurrence(resource, found.identity, now, continues=continues)

@@ -69,6 +69,17 @@ async def test_loss_that_ended_and_began_again_without_the_operator_needs_anothe
     assert "earlier loss" in ready(play)["message"]
 
 
+async def test_writes_end_a_loss_that_no_operator_saw_end() -> None:
+    """The quorum returned for seconds only, but clients wrote meanwhile: the consent was to lose none of that."""
+    play = await begun(cluster(3), unmounted(1, 2), later(30))
+    mounted = (unmounted(1, 2, mounts=True), later(20), unmounted(1, 2))
+    await run(play, operator_down(recovery_confirmed(), *mounted))
+    play.begin()
+    await run(play, (later(30), later(30)))
+    assert ready(play)["reason"] == "QuorumLost"
+    assert "earlier loss" in ready(play)["message"]
+
+
 async def test_recovery_spends_its_consent() -> None:
     """The next loss after a recovery needs a consent of its own, which is carried out."""
     play = await begun(cluster(3), unmounted(1, 2), later(30), recovery_confirmed(), later(60), recovery_released())

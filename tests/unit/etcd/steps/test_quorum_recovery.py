@@ -29,6 +29,7 @@ from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.runtime import plan as steps
 from shared.runtime.plan import Step
 from shared.status import verdict
+from shared.steps.confirmed_recovery import RENEWAL
 from tests.unit.etcd.world import CLUSTER_ID, DOWN, NOW, SETTINGS, UID, VOTER, At, acts, cluster, member_id, plan, seen
 
 UNREACHABLE = At(up=False, problem="ContainerCreating: ")
@@ -510,3 +511,27 @@ def test_members_stop_only_for_the_right_token_and_a_lost_majority(at: list[At],
     resource, world = without_quorum(*at, status={"recovery": recovery} if recovery else None, **more)
     assert executing(resource, world, NOW) == (recovery is not None and confirm == "right")
     assert recover(resource, world).actions == ()
+
+
+@pytest.mark.parametrize(("revision", "same"), [(10, True), (11, False)])
+def test_writes_after_a_loss_was_found_show_that_it_ended(revision: int, *, same: bool) -> None:
+    resource, world = without_quorum(SURVIVES, LOST, LOST)
+    offered = report(resource, world, NOW)
+    assert offered is not None
+    resource, world = without_quorum(SURVIVES, LOST, LOST, status={"recovery": offered})
+    instance = world.instances[0]
+    assert instance.status is not None
+    written = replace(instance, status=replace(instance.status, revision=revision))
+    again = report(resource, replace(world, instances=(written, *world.instances[1:])), NOW)
+    assert again is not None
+    assert (again["token"] == offered["token"]) is same
+
+
+def test_loss_stays_observed_while_members_stop() -> None:
+    """A pod on a dead node may terminate for hours."""
+    resource, world = stopped(marked=False)
+    later = NOW + RENEWAL
+    renewed = report(resource, world, later)
+    assert renewed is not None
+    assert renewed | {"observed": ""} == RECORDED | {"observed": ""}
+    assert renewed["observed"] == later.strftime("%Y-%m-%dT%H:%M:%SZ")
