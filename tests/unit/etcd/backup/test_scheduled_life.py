@@ -262,7 +262,7 @@ EVENTS: dict[str, Callable[[Schedule], Any]] = {
 
 
 @pytest.mark.nightly
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(sorted(EVENTS)), min_size=1, max_size=10))
 async def test_any_course_ends_with_snapshots_once_nothing_is_missing(events: list[str]) -> None:
     world = await begun(bucket("kyes"))

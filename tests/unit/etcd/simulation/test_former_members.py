@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
-from shared.testing.harness.scenario import at_once, delete
+import pytest
+
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET
+from shared.testing.harness.scenario import ScenarioStep, Stage, at_once, delete
 from shared.testing.harness.scenario_runner import ScenarioRun, World
-from tests.support.etcd.scenarios import ETCD, cluster, member
+from tests.support.etcd.scenarios import ETCD, NAME, cluster, member
 from tests.support.pod_loss import delete_now
 from tests.unit.etcd.simulation.test_random_worlds import ready_condition
 
 
-async def test_id_of_the_former_namesake_is_not_recorded() -> None:
+def _delete_without_pods(stage: Stage) -> None:
+    """Delete the resource, and its StatefulSet without the pods, which that of the next resource adopts."""
+    stage.user_client.delete(stage.kind, stage.namespace, NAME)
+    stage.user_client.delete(STATEFUL_SET, stage.namespace, NAME, orphan=True)
+
+
+@pytest.mark.parametrize(
+    "deletion", [delete(), ScenarioStep("deleted, pods are orphaned", _delete_without_pods)], ids=str
+)
+async def test_id_of_the_former_namesake_is_not_recorded(deletion: ScenarioStep) -> None:
     play = ScenarioRun(World(ETCD))
     await play.step(cluster(1))
     former = play.stage.find()[0]["status"]["clusterID"]
-    for step in at_once(delete(), cluster(1)):
+    for step in at_once(deletion, cluster(1)):
         await play.step(step)
     assert ready_condition(play)["reason"] == "VolumeInTheWay"
     assert play.stage.find()[0]["status"].get("clusterID") is None
