@@ -15,7 +15,7 @@ from operators.etcd.api import resource as api
 from operators.etcd.api.backup import API, COMPLETE, FAILED, RETRY_UNTIL
 from operators.etcd.operator import backups
 from shared.kubernetes.accessors import annotation, condition
-from shared.kubernetes.errors import NotFound
+from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, Obj
 from shared.testing.harness.harness import NAMESPACE, Harness
 from shared.testing.harness.scenario_runner import World
@@ -96,7 +96,8 @@ class Schedule:
     def _create(self, kind: Any, name: str, **body: Any) -> None:
         self.lacks(kind, name)
         metadata = {"name": name, "namespace": NAMESPACE}
-        self.user.create(kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **body})
+        with contextlib.suppress(AlreadyExists):  # a claim that is deleted remains for a moment
+            self.user.create(kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **body})
 
     @property
     def cluster(self) -> Obj:
