@@ -84,8 +84,13 @@ def _offer(resource: EtcdCluster, found: QuorumLoss, now: datetime) -> Obj | Non
 
 
 def _unknown(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: datetime) -> Obj | None:
-    """Return the recorded recovery while it is unknown whether its loss has ended; None if it has."""
+    """Return the recorded recovery while it is unknown whether its loss has ended; None if it has.
+
+    A confirmed one ends, too: once a person stops the members, to mount disks, it would look as if it had begun.
+    """
     record = current(resource, now)
+    if record and is_in_force(resource, record["token"]):
+        return None
     lost = [voter for voter in found.voters if f"{voter.id:016x}" in (record.get("lost") or ())]
     if not lost or any(has_returned(resource, seen, voter) for voter in lost):
         return None

@@ -294,7 +294,7 @@ def test_confirmation_ends_with_the_observation_of_its_loss(minutes: float, carr
     ],
 )
 def test_loss_that_is_uncertain_for_a_moment_keeps_its_token(at: tuple[At, ...], stays: bool) -> None:
-    resource, _ = confirmed(SURVIVES, LOST, LOST)
+    resource, _ = confirmed(SURVIVES, LOST, LOST, token="000000000000")
     world = seen(resource, *at, leader=None, known=False, replicas=3)
     recovery = report(resource, world, NOW)
     assert (recovery is not None) is stays
@@ -535,3 +535,16 @@ def test_loss_stays_observed_while_members_stop() -> None:
     assert renewed is not None
     assert renewed | {"observed": ""} == RECORDED | {"observed": ""}
     assert renewed["observed"] == later.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_confirmed_recovery_ends_when_it_becomes_unknown_what_is_lost() -> None:
+    """A person who then stops all members, to mount disks, does not begin it."""
+    resource, seen = without_quorum(SURVIVES, LOST, LOST)
+    offered = report(resource, seen, NOW)
+    assert offered
+    confirmed = {"recovery": {"confirm": offered["token"]}}
+    resource, seen = without_quorum(SURVIVES, LOST, UNREACHABLE, status={"recovery": offered}, **confirmed)
+    left = report(resource, seen, NOW)
+    status = {"recovery": left} if left else {}
+    resource, seen = without_quorum(STOPPED, STOPPED, STOPPED, status=status, replicas=0, **confirmed)
+    assert not executing(resource, seen, NOW)
