@@ -538,7 +538,7 @@ def test_loss_stays_observed_while_members_stop() -> None:
 
 
 def test_confirmed_recovery_ends_when_it_becomes_unknown_what_is_lost() -> None:
-    """A person who then stops all members, to mount disks, does not begin it."""
+    """Stopping all members by hand, to mount disks, does not begin it."""
     resource, seen = without_quorum(SURVIVES, LOST, LOST)
     offered = report(resource, seen, NOW)
     assert offered
