@@ -542,9 +542,9 @@ def test_confirmed_recovery_ends_when_it_becomes_unknown_what_is_lost() -> None:
     resource, seen = without_quorum(SURVIVES, LOST, LOST)
     offered = report(resource, seen, NOW)
     assert offered
-    confirmed = {"recovery": {"confirm": offered["token"]}}
-    resource, seen = without_quorum(SURVIVES, LOST, UNREACHABLE, status={"recovery": offered}, **confirmed)
+    confirmed = {"confirm": offered["token"]}
+    resource, seen = without_quorum(SURVIVES, LOST, UNREACHABLE, status={"recovery": offered}, recovery=confirmed)
     left = report(resource, seen, NOW)
     status = {"recovery": left} if left else {}
-    resource, seen = without_quorum(STOPPED, STOPPED, STOPPED, status=status, replicas=0, **confirmed)
+    resource, seen = without_quorum(STOPPED, STOPPED, STOPPED, status=status, replicas=0, recovery=confirmed)
     assert not executing(resource, seen, NOW)
