@@ -27,6 +27,21 @@ INT32: JsonDict = {"format": "int32"}
 INT64: JsonDict = {"format": "int64"}
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 """A time in RFC 3339."""
+LossObserved = Annotated[
+    Time | None,
+    Field(
+        description="Time of the last observation of the loss, at most ten minutes old while the operator observes it. "
+        "After an hour without one, the loss gets another token."
+    ),
+]
+PriorConfirm = Annotated[
+    Annotated[str, Field(max_length=64)] | None,
+    Field(
+        description="Value that spec.recovery.confirm had when the loss was found. It is of an earlier loss, and "
+        "confirms nothing."
+    ),
+]
+"""Fields of status.recovery, which `shared.steps.confirmed_recovery` writes."""
 Name = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 """A DNS subdomain, which is what Kubernetes accepts as the name of most objects."""
 

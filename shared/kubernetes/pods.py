@@ -104,6 +104,12 @@ def container_status(pod: Obj | None, container: str) -> Obj:
     return next((known for known in statuses if known["name"] == container), {})
 
 
+def running_since(pod: Obj | None, container: str) -> datetime | None:
+    """Return the start of the running process of a container; None if none runs, or the kubelet has not reported it."""
+    running = (container_status(pod, container).get("state") or {}).get("running") or {}
+    return datetime.fromisoformat(running["startedAt"]) if running.get("startedAt") else None
+
+
 def template_digest(template: Obj, *, labels: Collection[str], annotations: Collection[str]) -> str:
     """Return a digest of a pod template; pods with a different digest are outdated.
 

@@ -22,7 +22,9 @@ from shared.api.spec import (
     CustomResource,
     Exposure,
     InvalidSpec,
+    LossObserved,
     ObservedSecrets,
+    PriorConfirm,
     ProgressList,
     Review,
     SecretsRecord,
@@ -112,16 +114,8 @@ class RecoveryStatus(SpecModel):
     survivor: str = Field(description="Name of the member from whose data the cluster is recovered.")
     revision: int | None = Field(None, description="Revision of the survivor's data.", json_schema_extra=INT64)
     lost: list[Id] = Field(default_factory=list, description="Ids of the voters that lost their data.")
-    observed: Time | None = Field(
-        None,
-        description="Time of the last observation of the loss, at most ten minutes old while the operator observes it. "
-        "After an hour without one, the loss gets another token.",
-    )
-    prior_confirm: Annotated[str, Field(max_length=64)] | None = Field(
-        None,
-        description="Value that spec.recovery.confirm had when the loss was found. It is of an earlier loss, and "
-        "confirms nothing.",
-    )
+    observed: LossObserved = None
+    prior_confirm: PriorConfirm = None
     kept: list[str] = Field(
         default_factory=list,
         description="Names of other members whose volumes are kept until spec.recovery.release allows more: survivors, "

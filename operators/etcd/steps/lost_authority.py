@@ -12,7 +12,7 @@ from operators.etcd.assessment import Assessment
 from operators.etcd.objects.names import CONTAINER, SECRETS, authority_secret
 from operators.etcd.observe import Instance
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.pods import container_status
+from shared.kubernetes.pods import running_since
 from shared.runtime.plan import PASS, Step
 from shared.steps import lost_authority
 from shared.steps.rolling_update import may_evict
@@ -44,9 +44,9 @@ def restart_distrusting(resource: EtcdCluster, seen: Assessment, now: datetime) 
 
 
 def _has_run(instance: Instance, now: datetime) -> bool:
-    since = (container_status(instance.pod_obj, CONTAINER).get("state") or {}).get("running", {}).get("startedAt")
+    since = running_since(instance.pod_obj, CONTAINER)
     is_leaving = instance.pod is None or instance.pod.leaving
-    return bool(since) and not is_leaving and now - datetime.fromisoformat(since) >= STARTING
+    return since is not None and not is_leaving and now - since >= STARTING
 
 
 def _refusal(resource: EtcdCluster, seen: Assessment) -> str:

@@ -15,7 +15,7 @@ from operators.etcd.reasons import GROW_BLOCKED, REPLACING, SCALE_DOWN_BLOCKED
 from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.version_change import running_version
-from shared.kubernetes.pods import container_status
+from shared.kubernetes.pods import running_since
 from shared.runtime.plan import PASS, Step
 from shared.status.reasons import CREATING, DEGRADED, SCALING
 from shared.status.verdict import Progress
@@ -115,10 +115,8 @@ def _remains(facts: Assessment, instance: Instance | None) -> str:
 
 def _unconnected_seconds(seen: Observed, now: datetime) -> float:
     """Return the time until every voter has run long enough for etcd to accept another member."""
-    states = [
-        container_status(instance.pod_obj, names.CONTAINER).get("state") or {} for instance in seen.healthy_voters
-    ]
-    started = [at for state in states if (at := (state.get("running") or {}).get("startedAt"))]
+    starts = (running_since(instance.pod_obj, names.CONTAINER) for instance in seen.healthy_voters)
+    started = [at for at in starts if at is not None]
     if len(started) < 2:  # a single voter has no connections to wait for
         return 0.0
-    return CONNECTED_SECONDS - (now - max(map(datetime.fromisoformat, started))).total_seconds()
+    return CONNECTED_SECONDS - (now - max(started)).total_seconds()

@@ -19,7 +19,9 @@ from shared.api.spec import (
     INT64,
     AdoptionStatus,
     Binding,
+    LossObserved,
     ObservedSecrets,
+    PriorConfirm,
     ProgressList,
     Reported,
     SecretsRecord,
@@ -242,16 +244,8 @@ class RecoveryStatus(SpecModel):
         description="Ids of the nodes whose older keys the recovery serves, without the writes since the last "
         "failover. All other lost slots are served empty.",
     )
-    observed: Time | None = Field(
-        None,
-        description="Time of the last observation of the loss, at most ten minutes old while the operator observes it. "
-        "After an hour without one, the loss gets another token.",
-    )
-    prior_confirm: Annotated[str, Field(max_length=64)] | None = Field(
-        None,
-        description="Value that spec.recovery.confirm had when the loss was found. It is of an earlier loss, and "
-        "confirms nothing.",
-    )
+    observed: LossObserved = None
+    prior_confirm: PriorConfirm = None
     message: str = Field("", description="Lost nodes, and what the recovery does.")
 
 

@@ -288,7 +288,7 @@ def _promote(seen: Assessment, owner: str, instance: Instance, content: str) -> 
         message = f"{loss}. Waiting for {instance.name} to notice it before it takes over, {content}."
         return Step.wait(RECOVERING, message, requeue=GOSSIP_SECONDS)
     call = take_over_from_lost(seen, instance.id)
-    if call.mode == "FORCE" and (why := unelectable(seen, seen.view.nodes[instance.id])):
+    if why := unelectable(seen, call):
         return Step.wait(TAKING_OVER, f"{loss}. {why}", warning=True, requeue=BLOCKED_SECONDS)
     message = f"{loss}; {instance.name} is taking over, {content}."
     return Step.wait(RECOVERING, message, call, requeue=FAILOVER_SECONDS)

@@ -23,7 +23,7 @@ from operators.redis.objects.redis_conf import appends, persists
 from operators.redis.observe import outlives_pods
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
-from shared.kubernetes.pods import container_status
+from shared.kubernetes.pods import running_since
 from shared.runtime.plan import PASS, Delete, Step, shortest
 
 SHUTDOWN_SECONDS = 15.0
@@ -83,11 +83,10 @@ def _was_never_ready(pod_obj: Obj) -> bool:
     its last change, which is not after the start of the process.
     """
     ready = accessors.condition(pod_obj, "Ready")
-    running = (container_status(pod_obj, CONTAINER).get("state") or {}).get("running") or {}
-    since, started = ready.get("lastTransitionTime"), running.get("startedAt")
-    if ready.get("status") != "False" or not since or not started:
+    since, started = ready.get("lastTransitionTime"), running_since(pod_obj, CONTAINER)
+    if ready.get("status") != "False" or not since or started is None:
         return False
-    return datetime.fromisoformat(since) <= datetime.fromisoformat(started)
+    return datetime.fromisoformat(since) <= started
 
 
 def _survives_kill(resource: RedisCluster, seen: Assessment, pod_obj: Obj) -> bool:

@@ -51,7 +51,7 @@ def _replace(seen: Assessment, primary: Seen, candidate: Seen) -> Step:
         message = f"{loss}. Waiting for {candidate.name} to notice the failure before it takes over."
         return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
     call = take_over_from_lost(seen, candidate.id)
-    if call.mode == "FORCE" and (why := unelectable(seen, candidate)):
+    if why := unelectable(seen, call):
         return Step.wait(TAKING_OVER, f"{loss}. {why}", warning=True, requeue=BLOCKED_SECONDS)
     message = f"{loss}; {candidate.name} is taking over."
     return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
@@ -68,13 +68,14 @@ def take_over_from_lost(seen: Assessment, node_id: str) -> FailOver:
     return take_over(seen, node_id, "FORCE" if left >= view.majority else "TAKEOVER")
 
 
-def unelectable(seen: Assessment, candidate: Seen) -> str:
-    """Return why the primaries cannot elect a node that they can vote for; empty if they can.
+def unelectable(seen: Assessment, call: FailOver) -> str:
+    """Return why the primaries cannot elect the node of a forced failover; empty if they can, or need not.
 
     Each request of a node without a majority increases its epoch, and delays the next election.
     """
+    candidate = seen.view.nodes[call.id]
     missing = candidate.report.missing_voters if candidate.report else ()
-    if not missing:
+    if call.mode != "FORCE" or not missing:
         return ""
     names = listed(tuple(seen.name_of(node.id) for node in missing if not seen.lost(node.id)))
     return (

@@ -39,10 +39,10 @@ def replace_outdated(resource: RedisCluster, seen: Assessment, _now: datetime) -
             return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
         if newer := _newer(seen, primary.id):
             candidate = newer[0]
-            if why := unelectable(seen, candidate):
+            call = take_over(seen, candidate.id, "FORCE", resumed=True)
+            if why := unelectable(seen, call):
                 return Step.wait(TAKING_OVER, f"{outdated}. {why}", warning=True, requeue=BLOCKED_SECONDS)
             message = f"{outdated}, and {candidate.name} has newer keys; {candidate.name} is taking over."
-            call = take_over(seen, candidate.id, "FORCE", resumed=True)
             return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
     return PASS
 

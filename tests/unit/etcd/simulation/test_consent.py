@@ -5,11 +5,6 @@ The guard keeps each consent with the voters that were lost, and ends it as soon
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from shared.kubernetes import accessors
-from shared.kubernetes.kinds import Obj
-from shared.status import conditions
 from shared.testing.harness.scenario import ScenarioStep, later, operator_down
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import (
@@ -19,6 +14,7 @@ from tests.support.etcd.scenarios import (
     recovery_released,
     unmounted,
 )
+from tests.support.plays import ready, run
 
 DAY = 86400.0
 
@@ -27,19 +23,6 @@ async def begun(*steps: ScenarioStep) -> ScenarioRun:
     play = ScenarioRun(World(ETCD))
     await run(play, steps)
     return play
-
-
-async def run(play: ScenarioRun, steps: Iterable[ScenarioStep]) -> None:
-    for step in steps:
-        await play.step(step)
-        if step.turns is None:
-            play.resync()
-            await play.settle()
-
-
-def ready(play: ScenarioRun) -> Obj:
-    [found] = play.stage.find()
-    return accessors.condition(found, conditions.READY)
 
 
 async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_loss_a_year_later() -> None:

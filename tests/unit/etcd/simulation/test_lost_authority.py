@@ -7,65 +7,30 @@ from dataclasses import replace
 import pytest
 
 from operators.etcd.operator import clusters
-from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, SECRET, Obj
-from shared.kubernetes.secrets import content_of, encoded
-from shared.pki import ca
-from shared.pki.rotation import CertificateOrder, Made
+from shared.kubernetes.secrets import content_of
 from shared.pki.stores import fingerprint, parsed
 from shared.pki.validity import signers
-from shared.status import conditions
 from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.scenario import ScenarioStep, Stage, at_once, delete, edit
+from shared.testing.harness.scenario import ScenarioStep, at_once, delete, edit
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import AUTH, ETCD, NAME, OPTIONS, TLS, cluster, given_password, member
 from tests.support.issuing import authority
+from tests.support.plays import deleted, issued_with_new_keys, pods, ready, replaced_by_hand, signer_of
 from tests.unit.etcd.simulation.database import FakeEtcd
 
 CA, PEER, SERVER, CLIENT = (f"{NAME}-{name}" for name in ("ca", "peer-tls", "server-tls", "client-tls"))
 ALL = (CA, PEER, SERVER, CLIENT)
 DAY = 24 * 3600.0
 
-
-async def issued_with_new_keys(order: CertificateOrder) -> Made:
-    """Issue as `issuing.make`: each authority has a key of its own."""
-    return ca.fulfil(order)
-
-
 SUBJECT = replace(ETCD, controller=lambda etcd: replace(clusters(OPTIONS, etcd.connect), issue=issued_with_new_keys))
-
-
-def deleted(*names: str) -> ScenarioStep:
-    def act(stage: Stage) -> None:
-        for name in names:
-            stage.user_client.delete(SECRET, stage.namespace, name)
-
-    return ScenarioStep(f"{', '.join(names)} are pruned", act)
-
-
-def replaced_by_hand() -> ScenarioStep:
-    def act(stage: Stage) -> None:
-        pair = authority("second", "by-hand")
-        data = encoded({"ca.crt": pair.certificate, "ca.key": pair.key})
-        stage.user_client.merge(SECRET, stage.namespace, CA, {"data": data})
-
-    return ScenarioStep("a person replaces the authority", act)
 
 
 async def running(size: int = 3, **spec: object) -> ScenarioRun:
     play = ScenarioRun(World(SUBJECT))
     await play.run_steps((*([given_password()] if "auth" in spec else []), cluster(size, **{**TLS, **spec})))
-    assert condition(play)["reason"] == "Ready"
+    assert ready(play)["reason"] == "Ready"
     return play
-
-
-def condition(play: ScenarioRun) -> Obj:
-    [found] = play.stage.find()
-    return accessors.condition(found, conditions.READY)
-
-
-def pods(play: ScenarioRun) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in play.stage.find(POD)}
 
 
 def require_whole(play: ScenarioRun, former: str, size: int = 3) -> None:
@@ -73,7 +38,7 @@ def require_whole(play: ScenarioRun, former: str, size: int = 3) -> None:
     etcd: FakeEtcd = play.stage.database
     secret = play.stage.user_client.get(SECRET, NAMESPACE, CA)
     [signer] = parsed(content_of(secret)["ca.crt"])
-    assert (condition(play)["reason"], len(etcd.running)) == ("Ready", size), condition(play)["message"]
+    assert (ready(play)["reason"], len(etcd.running)) == ("Ready", size), ready(play)["message"]
     assert fingerprint(signer) != former
     for process in etcd.running:
         assert process.tls is not None
@@ -81,11 +46,6 @@ def require_whole(play: ScenarioRun, former: str, size: int = 3) -> None:
         assert signer in parsed(process.tls.peers), process.pod
     assert etcd.has_quorum(etcd.cluster())
     assert not etcd.violations
-
-
-def signer_of(play: ScenarioRun) -> str:
-    secret = play.stage.user_client.get(SECRET, NAMESPACE, CA)
-    return fingerprint(parsed(content_of(secret)["ca.crt"])[0])
 
 
 LOST = {
@@ -125,7 +85,7 @@ async def between(play: ScenarioRun, loss: ScenarioStep, restarted: str) -> None
 @pytest.mark.parametrize("lost", LOST)
 async def test_lost_secrets_are_issued_again_and_members_follow(lost: str, restarted: str) -> None:
     play = await running()
-    former = signer_of(play)
+    former = signer_of(play, CA)
     etcd: FakeEtcd = play.stage.database
     etcd.guard.may_split = lost in SPLITS
     await between(play, deleted(*LOST[lost]), restarted)
@@ -137,12 +97,12 @@ async def test_lost_secrets_are_issued_again_and_members_follow(lost: str, resta
 @pytest.mark.parametrize("restarted", BETWEEN)
 async def test_authority_that_a_person_replaced_is_introduced_before_it_signs(restarted: str) -> None:
     play = await running()
-    former = signer_of(play)
-    await between(play, replaced_by_hand(), restarted)
+    former = signer_of(play, CA)
+    await between(play, replaced_by_hand(CA), restarted)
     await play.wait(60, times=10)
     await play.wait(DAY, times=2)
     require_whole(play, former)
-    assert signer_of(play) == fingerprint(parsed(authority("second", "by-hand").certificate)[0])
+    assert signer_of(play, CA) == fingerprint(parsed(authority("second", "by-hand").certificate)[0])
 
 
 @pytest.mark.parametrize(
@@ -159,7 +119,7 @@ async def test_authority_that_a_person_replaced_is_introduced_before_it_signs(re
 @pytest.mark.parametrize("lost", ["all", "CA and client"])
 async def test_clusters_of_any_kind_are_healed(size: int, spec: Obj, lost: str) -> None:
     play = await running(size, **spec)
-    former, etcd = signer_of(play), play.stage.database
+    former, etcd = signer_of(play, CA), play.stage.database
     etcd.guard.may_split = lost in SPLITS
     await play.step(deleted(*LOST[lost]))
     await play.wait(60, times=10)
@@ -171,7 +131,7 @@ async def test_message_names_the_authority_that_no_member_trusts() -> None:
     play = await running()
     play.stage.database.guard.may_split = True
     await play.step(replace(deleted(*ALL), turns=3))
-    found = condition(play)
+    found = ready(play)
     assert (found["reason"], found["status"]) == ("AuthorityUntrusted", "False")
     assert found["message"].startswith(f"No member trusts the certificate authority of Secret {CA}, ")
 
@@ -183,25 +143,25 @@ async def test_members_in_memory_do_not_restart_and_accept_restored_secrets(lost
     backup = {name: play.stage.user_client.get(SECRET, NAMESPACE, name)["data"] for name in ALL}
     await play.step(deleted(*LOST[lost]))
     await play.wait(60, times=5)
-    found = condition(play)
+    found = ready(play)
     assert (found["reason"], pods(play)) == ("AuthorityUntrusted", before)
     assert "Restore the former Secrets from a backup" in found["message"]
     await play.run_steps(at_once(*(edit(SECRET, {"data": data}, name) for name, data in backup.items())))
     await play.wait(60, times=5)
     await play.wait(DAY, times=2)
-    assert condition(play)["reason"] == "Ready", condition(play)["message"]
+    assert ready(play)["reason"] == "Ready", ready(play)["message"]
     assert lost != "all" or pods(play) == before
     assert not etcd.violations
 
 
 async def test_paused_cluster_is_healed_when_it_is_resumed() -> None:
     play = await running()
-    former, before, etcd = signer_of(play), pods(play), play.stage.database
+    former, before, etcd = signer_of(play, CA), pods(play), play.stage.database
     etcd.guard.may_split = True
     await play.step(cluster(3, **TLS, paused=True))
     await play.step(deleted(*ALL))
     await play.wait(60, times=5)
-    assert (condition(play)["reason"], pods(play)) == ("AuthorityUntrusted", before), condition(play)
+    assert (ready(play)["reason"], pods(play)) == ("AuthorityUntrusted", before), ready(play)
     await play.step(cluster(3, **TLS))
     await play.wait(60, times=10)
     require_whole(play, former)

@@ -5,15 +5,11 @@ The guard keeps each consent with the slots that it is for, and ends it as soon 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
-from shared.kubernetes import accessors
-from shared.kubernetes.kinds import Obj
-from shared.status import conditions
 from shared.testing.harness.scenario import ScenarioStep, later, limit_turns, operator_down
 from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.support.plays import ready, run
 from tests.support.redis.scenarios import cluster, recovery_confirmed
 from tests.unit.redis.simulation.losses import (
     DAY,
@@ -34,19 +30,6 @@ async def begun(*steps: ScenarioStep) -> ScenarioRun:
     play = ScenarioRun(World(SUBJECT))
     await run(play, steps)
     return play
-
-
-async def run(play: ScenarioRun, steps: Iterable[ScenarioStep]) -> None:
-    for step in steps:
-        await play.step(step)
-        if step.turns is None:
-            play.resync()
-            await play.settle()
-
-
-def ready(play: ScenarioRun) -> Obj:
-    [found] = play.stage.find()
-    return accessors.condition(found, conditions.READY)
 
 
 async def test_consent_to_one_shard_recreates_nothing_while_the_other_primaries_are_out_of_reach() -> None:

@@ -7,18 +7,15 @@ from dataclasses import replace
 import pytest
 
 from operators.redis.operator import clusters
-from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, SECRET, Obj
-from shared.kubernetes.secrets import content_of, encoded
-from shared.pki import ca
-from shared.pki.rotation import CertificateOrder, Made
+from shared.kubernetes.secrets import content_of
 from shared.pki.stores import fingerprint, parsed
 from shared.pki.validity import signers
-from shared.status import conditions
 from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.scenario import ScenarioStep, Stage, delete
+from shared.testing.harness.scenario import ScenarioStep, delete
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.issuing import authority
+from tests.support.plays import deleted, issued_with_new_keys, pods, ready, replaced_by_hand, signer_of
 from tests.support.redis.scenarios import NAME, OPTIONS, REDIS, cluster, in_memory
 from tests.unit.redis.simulation.database import FakeRedis
 
@@ -27,57 +24,21 @@ TLS: Obj = {"tls": {"mode": "self"}}
 DAY = 24 * 3600.0
 
 
-async def issued_with_new_keys(order: CertificateOrder) -> Made:
-    """Issue as `issuing.make`: each authority has a key of its own."""
-    return ca.fulfil(order)
-
-
 SUBJECT = replace(REDIS, controller=lambda redis: replace(clusters(OPTIONS, redis.connect), issue=issued_with_new_keys))
-
-
-def deleted(*names: str) -> ScenarioStep:
-    def act(stage: Stage) -> None:
-        for name in names:
-            stage.user_client.delete(SECRET, stage.namespace, name)
-
-    return ScenarioStep(f"{', '.join(names)} are pruned", act)
-
-
-def replaced_by_hand() -> ScenarioStep:
-    def act(stage: Stage) -> None:
-        pair = authority("second", "by-hand")
-        data = encoded({"ca.crt": pair.certificate, "ca.key": pair.key})
-        stage.user_client.merge(SECRET, stage.namespace, CA, {"data": data})
-
-    return ScenarioStep("a person replaces the authority", act)
 
 
 async def running(given: ScenarioStep) -> ScenarioRun:
     play = ScenarioRun(World(SUBJECT))
     await play.run_steps((given,))
-    assert condition(play)["reason"] == "Ready"
+    assert ready(play)["reason"] == "Ready"
     return play
-
-
-def condition(play: ScenarioRun) -> Obj:
-    [found] = play.stage.find()
-    return accessors.condition(found, conditions.READY)
-
-
-def pods(play: ScenarioRun) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in play.stage.find(POD)}
-
-
-def signer_of(play: ScenarioRun) -> str:
-    content = content_of(play.stage.user_client.get(SECRET, NAMESPACE, CA))
-    return fingerprint(parsed(content["ca.crt"])[0])
 
 
 def require_whole(play: ScenarioRun, former: str) -> None:
     """Require that every node presents and trusts what the Secrets have, and that no key was lost."""
     redis: FakeRedis = play.stage.database
     [signer] = parsed(content_of(play.stage.user_client.get(SECRET, NAMESPACE, CA))["ca.crt"])
-    assert condition(play)["reason"] == "Ready", condition(play)["message"]
+    assert ready(play)["reason"] == "Ready", ready(play)["message"]
     assert fingerprint(signer) != former
     assert len(redis.running) == 6
     for process in redis.running:
@@ -122,7 +83,7 @@ async def between(play: ScenarioRun, loss: ScenarioStep, restarted: str) -> None
 @pytest.mark.parametrize("lost", LOST)
 async def test_lost_secrets_are_issued_again_and_nodes_follow(lost: str, restarted: str) -> None:
     play = await running(cluster(6, **TLS))
-    former, before = signer_of(play), pods(play)
+    former, before = signer_of(play, CA), pods(play)
     redis: FakeRedis = play.stage.database
     redis.guard.may_split = lost in SPLITS
     await between(play, deleted(*LOST[lost]), restarted)
@@ -137,12 +98,12 @@ async def test_lost_secrets_are_issued_again_and_nodes_follow(lost: str, restart
 @pytest.mark.parametrize("restarted", BETWEEN)
 async def test_authority_that_a_person_replaced_is_introduced_before_it_signs(restarted: str) -> None:
     play = await running(cluster(6, **TLS))
-    former = signer_of(play)
-    await between(play, replaced_by_hand(), restarted)
+    former = signer_of(play, CA)
+    await between(play, replaced_by_hand(CA), restarted)
     await play.wait(20, times=30)
     await play.wait(DAY, times=2)
     require_whole(play, former)
-    assert signer_of(play) == fingerprint(parsed(authority("second", "by-hand").certificate)[0])
+    assert signer_of(play, CA) == fingerprint(parsed(authority("second", "by-hand").certificate)[0])
 
 
 @pytest.mark.parametrize("given", [in_memory(6, **TLS), cluster(6, **TLS, config={"appendonly": "no"})])
@@ -152,7 +113,7 @@ async def test_nodes_that_would_lose_their_data_do_not_restart(given: ScenarioSt
     redis: FakeRedis = play.stage.database
     await play.step(deleted(*LOST["all"]))
     await play.wait(20, times=30)
-    found = condition(play)
+    found = ready(play)
     assert (found["reason"], pods(play)) == ("AuthorityUntrusted", before)
     assert found["message"].startswith(f"No node trusts the certificate authority of Secret {CA}, ")
     assert not redis.violations

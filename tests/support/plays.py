@@ -1,0 +1,68 @@
+"""Steps that scenarios of several operators have in common: consents, and Secrets of tls.mode self that are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import POD, SECRET, Obj
+from shared.kubernetes.secrets import content_of, encoded
+from shared.pki import ca
+from shared.pki.rotation import CertificateOrder, Made
+from shared.pki.stores import fingerprint, parsed
+from shared.status import conditions
+from shared.testing.harness.harness import NAMESPACE
+from shared.testing.harness.scenario import ScenarioStep, Stage
+from shared.testing.harness.scenario_runner import ScenarioRun
+from tests.support.issuing import authority
+
+
+async def run(play: ScenarioRun, steps: Iterable[ScenarioStep]) -> None:
+    """Carry out steps; after each that settles, all objects are observed once more."""
+    for step in steps:
+        await play.step(step)
+        if step.turns is None:
+            play.resync()
+            await play.settle()
+
+
+def ready(play: ScenarioRun) -> Obj:
+    """Return the condition Ready of the only resource."""
+    [found] = play.stage.find()
+    return accessors.condition(found, conditions.READY)
+
+
+def pods(play: ScenarioRun) -> set[str]:
+    """Return the UIDs of all pods."""
+    return {pod["metadata"]["uid"] for pod in play.stage.find(POD)}
+
+
+async def issued_with_new_keys(order: CertificateOrder) -> Made:
+    """Issue as `issuing.issued`, but each authority has a key of its own."""
+    return ca.fulfil(order)
+
+
+def deleted(*secrets: str) -> ScenarioStep:
+    """Delete Secrets together, as a pruning sync does."""
+
+    def act(stage: Stage) -> None:
+        for name in secrets:
+            stage.user_client.delete(SECRET, stage.namespace, name)
+
+    return ScenarioStep(f"{', '.join(secrets)} are pruned", act)
+
+
+def replaced_by_hand(secret: str) -> ScenarioStep:
+    """Let a person write another authority into the Secret of the operator's own."""
+
+    def act(stage: Stage) -> None:
+        pair = authority("second", "by-hand")
+        data = encoded({"ca.crt": pair.certificate, "ca.key": pair.key})
+        stage.user_client.merge(SECRET, stage.namespace, secret, {"data": data})
+
+    return ScenarioStep("a person replaces the authority", act)
+
+
+def signer_of(play: ScenarioRun, secret: str) -> str:
+    """Return the fingerprint of the authority in a Secret."""
+    return fingerprint(parsed(content_of(play.stage.user_client.get(SECRET, NAMESPACE, secret))["ca.crt"])[0])
