@@ -2,16 +2,17 @@
 
 A write is replicated if the primary's offset, sampled after its acknowledgement, is one that the successor has applied.
 The successor reports exactly how far it followed the former primary: `master_replid2` and `second_repl_offset`. If no
-node took over, the offsets that the replicas reported count.
+node took over, the disks of the primary and its replicas count: one of them serves what its append-only file has. That
+is what a node had applied when its buffer of unwritten commands was empty (`aof_buffer_length` in INFO).
 
-Source: https://redis.io/docs/latest/operate/oss_and_stack/management/replication/; replication.c of Redis 7.0.
+Source: https://redis.io/docs/latest/operate/oss_and_stack/management/replication/; replication.c and aof.c of Redis 7.0.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,7 @@ class Sample:
         former: id of the history that it followed before it became a primary (master_replid2).
         former_end: first position that it did not apply of that history (second_repl_offset).
         claims: slots of the node, as in CLUSTER NODES, with those that it imports.
+        written: whether the kernel has everything up to the offset for the append-only file.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Sample:
     former: str = ""
     former_end: int = 0
     claims: str = ""
+    written: bool = True
 
     @property
     def slots(self) -> frozenset[int]:
@@ -83,6 +86,7 @@ def sample_of(
         former=str(info["master_replid2"]) if primary else "",
         former_end=int(info["second_repl_offset"]),
         claims=" ".join(own_line(nodes)[8:]),
+        written=not int(info.get("aof_buffer_length", 0)),
     )
 
 
@@ -113,20 +117,19 @@ def death_of(samples: Iterable[Sample], name: str, at: float) -> Death | None:
     successor = next((each for each in others if each.serving and each.former == last.replication), None)
     heirs = [each for each in own if each.called > last.called and each.run not in ("", last.run)][:1]
     heirs += [successor] if successor else []
-    reached = _reached(others, successor, last.replication)
-    kept = (each for each in lived if each.offset <= reached < math.inf)
+    reached = successor.former_end - 1 if successor else _written([*lived, *others], last.replication)
+    kept = (each for each in lived if each.offset <= reached)
     replicated = max((each.called for each in kept), default=-math.inf)
-    most = MAX_LAG_SECONDS if reached < math.inf else FLUSH_SECONDS  # without a replica, the disk has the rest
+    alone = successor is None and not any(each.replication == last.replication for each in others)
+    most = FLUSH_SECONDS if alone else MAX_LAG_SECONDS
     slots = last.slots.union(*(each.slots for each in heirs))
     return Death(name, slots, max(replicated, last.called - most), after.returned)
 
 
-def _reached(others: Sequence[Sample], successor: Sample | None, replication: str) -> float:
-    """Return the position of a history that other nodes certainly applied; infinity if no node followed it."""
-    if successor is not None:
-        return successor.former_end - 1
+def _written(samples: Iterable[Sample], replication: str) -> float:
+    """Return the position of a history that all nodes which followed it certainly have on their disks."""
     offsets: dict[str, int] = {}
-    for each in others:
+    for each in samples:
         if each.run and each.replication == replication:
-            offsets[each.name] = max(each.offset, offsets.get(each.name, 0))
-    return min(offsets.values(), default=math.inf)
+            offsets[each.name] = max(each.offset if each.written else 0, offsets.get(each.name, 0))
+    return min(offsets.values(), default=-math.inf)

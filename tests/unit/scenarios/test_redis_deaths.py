@@ -54,10 +54,32 @@ def test_writes_are_replicated_up_to_the_last_offset_that_the_successor_applied(
     assert death.until == 10.31
 
 
-def test_primary_without_a_replica_may_lose_what_it_had_not_flushed() -> None:
-    death = death_of(CRASHED, "demo-0", 10.25)
+@pytest.mark.parametrize(
+    ("unwritten", "replicated"),
+    [((), 10.2), ((10.2,), 10.1), ((10.1, 10.2), 10.0), ((10.0, 10.1, 10.2), 10.2 - FLUSH_SECONDS)],
+)
+def test_primary_without_a_replica_may_lose_what_it_had_not_written(
+    unwritten: tuple[float, ...], replicated: float
+) -> None:
+    samples = [replace(each, written=each.called not in unwritten) for each in CRASHED]
+    death = death_of(samples, "demo-0", 10.25)
     assert death is not None
-    assert death.replicated == 10.2 - FLUSH_SECONDS
+    assert death.replicated == replicated
+
+
+def test_nodes_that_all_end_may_lose_what_one_of_them_had_not_written_though_it_was_replicated() -> None:
+    """With everysec, a slow fsync delays the write to the file, and the kernel has nothing of it when all are killed."""
+    primaries = [primary(10.0, 100), primary(10.1, 200, written=False), primary(10.2, 300, written=False), down(10.3)]
+    death = death_of([*primaries, replica(10.21, 300)], "demo-0", 10.25)
+    assert death is not None
+    assert death.replicated == 10.0
+    replicas = [replica(10.1, 200), replace(replica(10.21, 300), written=False)]
+    death = death_of([*CRASHED, *replicas], "demo-0", 10.25)
+    assert death is not None
+    assert death.replicated == 10.1
+    death = death_of([*primaries, replica(10.21, 300), promoted(15, 301)], "demo-0", 10.25)
+    assert death is not None
+    assert death.replicated == 10.2, "a replica that takes over has it in memory"
 
 
 def test_budget_covers_the_slots_of_the_dead_primary_with_those_that_it_imported() -> None:
@@ -106,5 +128,6 @@ def test_sample_is_parsed() -> None:
     nodes += "aaaa 10.1.2.3:6379@16379 myself,master - 0 0 3 connected 0-2\n"
     found = sample_of("demo-0", 1, 2, info, "cluster_state:ok\r\n", nodes)
     assert found == Sample("demo-0", 1, 2, "run", True, "a", 7, "b", 5, "0-2")
+    assert not sample_of("demo-0", 1, 2, info | {"aof_buffer_length": 31}, "cluster_state:ok\r\n", nodes).written
     following = sample_of("demo-0", 1, 2, info | {"role": "slave"}, "cluster_state:ok\r\n", nodes)
     assert (following.offset, following.serving, following.former) == (3, False, "")
