@@ -5,7 +5,7 @@ The successor reports exactly how far it followed the former primary: `master_re
 node took over, the disks of the primary and its replicas count: one of them serves what its append-only file has. That
 is what a node had applied when its buffer of unwritten commands was empty (`aof_buffer_length` in INFO).
 
-Source: https://redis.io/docs/latest/operate/oss_and_stack/management/replication/; replication.c and aof.c of Redis 7.0.
+Source: https://redis.io/docs/latest/operate/oss_and_stack/management/replication/; Redis 7.0, replication.c, aof.c.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def test_primary_without_a_replica_may_lose_what_it_had_not_written(
 
 
 def test_nodes_that_all_end_may_lose_what_one_of_them_had_not_written_though_it_was_replicated() -> None:
-    """With everysec, a slow fsync delays the write to the file, and the kernel has nothing of it when all are killed."""
+    """With everysec, a slow fsync delays the write to the file; the kernel has nothing of it when all are killed."""
     primaries = [primary(10.0, 100), primary(10.1, 200, written=False), primary(10.2, 300, written=False), down(10.3)]
     death = death_of([*primaries, replica(10.21, 300)], "demo-0", 10.25)
     assert death is not None
