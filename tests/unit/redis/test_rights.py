@@ -47,20 +47,20 @@ PLAYED = {
 GROWING = {"metadata": {"name": "fast"}, "provisioner": "example.com/disks", "allowVolumeExpansion": True}
 
 
-def on_disks(size: str, **budget: object) -> ScenarioStep:
-    return cluster(storage={"size": size, "storageClassName": "fast"}, podDisruptionBudget=budget)
+def on_disks(size: str, **spec: Obj) -> ScenarioStep:
+    return cluster(storage={"size": size, "storageClassName": "fast"}, **spec)
 
 
 GROWN = Scenario(
-    "larger volumes, and another budget",
+    "larger volumes, another budget, and no NetworkPolicy",
     given=(
         ScenarioStep("a class that grows", lambda stage: stage.user_client.create(STORAGE_CLASS, GROWING)),
-        on_disks("1Gi", maxUnavailable=1),
+        on_disks("1Gi", podDisruptionBudget={"maxUnavailable": 1}),
     ),
     steps=(
-        on_disks("2Gi", maxUnavailable=2),
-        on_disks("2Gi", minAvailable=4),
-        cluster(network={"enabled": False}),
+        on_disks("2Gi", podDisruptionBudget={"maxUnavailable": 2}),
+        on_disks("2Gi", podDisruptionBudget={"minAvailable": 4}),
+        on_disks("2Gi", network={"enabled": False}),
     ),
 )
 
