@@ -135,7 +135,7 @@ def replicate(redis: FakeRedis, process: Process) -> None:
     if not process.linked and not _continues(node, source):
         if not _begins_transfer(redis, process, primary):
             return
-        redis.guard.may_overwrite(redis, node, source)
+        redis.guard.may_overwrite(redis, node, primary)
     redis.guard.may_copy(process, primary)
     process.linked, process.since, process.requested, process.syncing = True, redis.now, 0.0, 0.0
     if (node.history, node.offset) != (source.history, source.offset):

@@ -296,8 +296,9 @@ class FakeRedis:
         self.disks[next(uid for uid, disk in self.disks.items() if disk is node)] = new
 
     def replace_disk(self, pod: str, other: str) -> None:
-        """Give a node that does not run the disk of another pod, as it is now."""
+        """Give a node that does not run the disk of another pod, as it is now. Its pod keeps its address."""
         node, source = self.disk(pod), self.disk(other)
+        self.guard.replaced[node.id] = pod
         self.disks[next(uid for uid, disk in self.disks.items() if disk is node)] = copy.deepcopy(source)
         self.guard.lost(self, node)
 

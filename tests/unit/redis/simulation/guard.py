@@ -18,7 +18,7 @@ from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.election import is_electable
 from tests.unit.redis.simulation.ledger import Branch, Record, State, alive
 from tests.unit.redis.simulation.node import ALL, Node, slot_of
-from tests.unit.redis.simulation.process import Process
+from tests.unit.redis.simulation.process import BOOT, Process
 
 if TYPE_CHECKING:
     from tests.unit.redis.simulation.database import FakeRedis
@@ -48,6 +48,7 @@ class Guard:
             (WAIT) after each batch.
         readopted: ids of nodes that have all keys of an owner that no longer exists, and so may become the owner.
         copies: id of the primary that each replica was in sync with last. A node that becomes a primary is no copy.
+        replaced: pod of each node whose disk was replaced while its pod kept its address, by node id.
     """
 
     violations: list[str] = field(default_factory=list)
@@ -62,6 +63,7 @@ class Guard:
     unconfirmed: dict[str, dict[int, set[bytes]]] = field(default_factory=dict)
     readopted: set[str] = field(default_factory=set)
     copies: dict[str, str] = field(default_factory=dict)
+    replaced: dict[str, str] = field(default_factory=dict)
 
     def fail(self, what: str) -> None:
         """Record a violation and raise Unsafe; the record survives callers that catch the exception."""
@@ -193,10 +195,19 @@ class Guard:
         if process.cluster != primary.cluster and not primary.is_hostile:
             self.fail(f"{process.pod} copies {primary.pod}, a server of another cluster")
 
-    def may_overwrite(self, redis: FakeRedis, replica: Node, primary: Node) -> None:
-        """Check that a full resync discards no only copy."""
-        if missing := self.only_copies(redis, replica):
-            self.fail(f"{replica.name} replicates {primary.name}, which discards the only copy of {_keys(missing)}")
+    def may_overwrite(self, redis: FakeRedis, replica: Node, primary: Process) -> None:
+        """Check that a full resync discards no only copy.
+
+        A replica connects to the address of its primary within a second. If the container of the primary starts again
+        on another disk, no operator can prevent that its replica copies that disk (docs/concepts/durability.md).
+        """
+        missing = self.only_copies(redis, replica)
+        restarted = self.replaced.get(replica.me.primary) == primary.pod and redis.now - primary.began < BOOT
+        if missing and restarted:
+            for key in missing:
+                self._lower(redis, key, [primary.node])
+        elif missing:
+            self.fail(f"{replica.name} replicates {primary.pod}, which discards the only copy of {_keys(missing)}")
 
     # Consent of the user.
 

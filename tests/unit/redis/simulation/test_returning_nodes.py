@@ -156,6 +156,7 @@ async def test_all_pods_of_a_cluster_exchange_their_addresses() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, ELECTION_SECONDS], ids=["at once", "after an election"])
 async def test_node_of_another_cluster_is_not_joined(seconds: float) -> None:
+    """At once, the replicas copy the other disk before anyone can act: both copies are lost, and none is served."""
     play = await begun(cluster(6), apply(OTHER, replicas=6, version=OLD, **DISKS))
     redis = redis_of(play.world)
     pod = primary_of(redis).pod
@@ -167,6 +168,9 @@ async def test_node_of_another_cluster_is_not_joined(seconds: float) -> None:
     redis.guard.require_resolved(redis)
     shape = {each["clusters"] for each in redis.state()}
     assert shape <= {1, 2}, "only the one foreign node is not of the cluster"
+    if not seconds:
+        found = next(found for found in play.stage.find() if found["metadata"]["name"] == NAME)
+        assert accessors.condition(found, conditions.READY)["reason"] == "SlotsLost"
 
 
 async def test_primary_without_persistence_does_not_resume_empty() -> None:
