@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
 
 import pytest
 import yaml
@@ -47,7 +48,7 @@ PLAYED = {
 GROWING = {"metadata": {"name": "fast"}, "provisioner": "example.com/disks", "allowVolumeExpansion": True}
 
 
-def on_disks(size: str, **spec: Obj) -> ScenarioStep:
+def on_disks(size: str, **spec: Any) -> ScenarioStep:
     return cluster(storage={"size": size, "storageClassName": "fast"}, **spec)
 
 
