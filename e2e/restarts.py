@@ -29,6 +29,7 @@ from typing import Any
 
 from e2e.cluster.cluster import Cluster as LocalCluster
 from e2e.cluster.errors import ClusterError
+from e2e.progress import Progress
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.cluster import VOLUMES, Cluster
 from e2e.scenarios.redis.consistency import Death, lost, violations
@@ -84,21 +85,6 @@ class Tally:
             f"{self.operations} operations judged, {self.lost} writes lost within the budget, "
             f"{len(self.violations)} violations, {len(self.failures)} failures"
         )
-
-
-class Progress:
-    """A bar in a terminal, a line for each step elsewhere."""
-
-    def __init__(self, total: int) -> None:
-        self._total, self._began = total, time.monotonic()
-
-    def show(self, done: int, text: str) -> None:
-        width = 24
-        filled = width * done // max(1, self._total)
-        spent = time.monotonic() - self._began
-        line = f"[{'#' * filled}{'.' * (width - filled)}] {done}/{self._total} {spent:5.0f} s  {text}"
-        sys.stdout.write(f"\r\033[K{line}" if sys.stdout.isatty() else f"{line}\n")
-        sys.stdout.flush()
 
 
 def swap_addresses(first: Cluster, second: Cluster, tally: Tally) -> None:

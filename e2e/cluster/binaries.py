@@ -82,7 +82,9 @@ KUBECONFORM = Program(
 ACTIONLINT = Program(name="actionlint", package="github.com/rhysd/actionlint/cmd/actionlint", names=("actionlint",))
 """Checks the workflows of GitHub Actions (.github/workflows)."""
 REGISTRY = Program(name="registry", package="github.com/distribution/distribution/v3/cmd/registry", names=("registry",))
-ALL = (*KUBERNETES.values(), COREDNS, PAUSE, HELM, HELM3, KUBECONFORM, ACTIONLINT, REGISTRY)
+JUDGE = Program(name="judge", package=".", names=("judge",))
+"""etcd's own robustness tests, as a program that judges an operated cluster; built when a test first needs it."""
+ALL = (*KUBERNETES.values(), COREDNS, PAUSE, HELM, HELM3, KUBECONFORM, ACTIONLINT, REGISTRY, JUDGE)
 
 _ETCD = " ".join(f"go.etcd.io/etcd/{part}/v3" for part in ("server", "etcdutl", "etcdctl"))
 _ETCD_3_4 = "go.etcd.io/etcd go.etcd.io/etcd/etcdctl"

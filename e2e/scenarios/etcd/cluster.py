@@ -29,7 +29,7 @@ class EtcdCluster(Resource):
 
     @classmethod
     def create(cls, kubectl: Kubectl, name: str = "demo", access: Access | None = None, **spec: Any) -> EtcdCluster:
-        kubectl.apply(cls.manifest(name, resources=SMALL, storage={"size": "256Mi"}, **spec))
+        kubectl.apply(cls.manifest(name, **{"resources": SMALL, "storage": {"size": "256Mi"}, **spec}))
         return cls(kubectl, name, access)
 
     def await_ready(self, size: int, *, seconds: float = 180.0) -> dict[str, Any]:
