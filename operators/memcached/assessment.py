@@ -140,13 +140,27 @@ class Assessment:
         return tuple(pod for pod in self.observed.workload.ready if pod.name in accepted and not accepted[pod.name].all)
 
     @cached_property
-    def accepted_users(self) -> str:
-        """Digest of the users that all servers accept, or last accepted; empty without authentication."""
+    def servers_with_unproven_users(self) -> tuple[Pod, ...]:
+        """Ready servers that accept all users in the Secret, and may accept others."""
+        accepted = self.observed.accepted_users
+        ready = self.observed.workload.ready
+        return tuple(pod for pod in ready if pod.name in accepted and accepted[pod.name].all > accepted[pod.name].only)
+
+    @cached_property
+    def accepts_users(self) -> bool:
+        """Whether all servers accept the users in the Secret, by the last inspection or by the record of an earlier."""
+        is_inspected = bool(self.observed.accepted_users) and self.settled
+        is_recorded = self.loaded_users in ("", self.observed.secrets.users_digest)
+        return (is_recorded or is_inspected) and not self.servers_with_old_users
+
+    @cached_property
+    def loaded_users(self) -> str:
+        """Digest of the users file that all servers have loaded, or had last; empty without authentication."""
         if self.resource.spec.auth is None:
             return ""
         secrets = self.observed.secrets
-        is_current = self.settled and not self.servers_with_old_users and secrets.users
-        return secrets.users_digest if is_current else self.resource.users_digest
+        is_current = self.settled and not (self.servers_with_old_users or self.servers_with_unproven_users)
+        return secrets.users_digest if is_current and secrets.users else self.resource.users_digest
 
     @cached_property
     def operation(self) -> Reason:

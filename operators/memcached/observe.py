@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.objects.names import server_hosts
-from operators.memcached.objects.pod import CONTAINER, reloads_users
+from operators.memcached.objects.pod import CONTAINER, attestation_port, reloads_users
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
 from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import Secrets, read_secrets
-from operators.memcached.security.users import AcceptedUsers, inspect_users
+from operators.memcached.security.users import AcceptedUsers, Attest, inspect_users
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY, POD, Key, Kind, Obj
@@ -78,6 +78,11 @@ class Workload:
         ports = (port for each in containers if each["name"] == CONTAINER for port in each.get("ports", ()))
         return next((port["containerPort"] for port in ports if port["name"] == CONTAINER), None)
 
+    @cached_property
+    def attestation_ports(self) -> Mapping[str, int | None]:
+        """Port at which the sidecar of each pod attests what its server runs; None if it attests nothing."""
+        return {pod["metadata"]["name"]: attestation_port(pod) for pod in self.pod_objs}
+
     def mounting(self, secret: str) -> frozenset[str]:
         """Return the names of the pods that mount a Secret."""
         return frozenset(
@@ -133,16 +138,17 @@ class Observed:
 Observe = Callable[[Memcached, Cache, Kube], Awaitable[Observed]]
 
 
-def observer(connect: Connect) -> Observe:
+def observer(connect: Connect, attest: Attest) -> Observe:
     """Return a function that observes a Memcached.
 
     Args:
         connect: opens a connection to a running server.
+        attest: queries the sidecar of a running server.
     """
-    return partial(_observe, connect)
+    return partial(_observe, connect, attest)
 
 
-async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Kube) -> Observed:
+async def _observe(connect: Connect, attest: Attest, resource: Memcached, cache: Cache, kube: Kube) -> Observed:
     key = Key(resource.namespace, resource.name)
     pods = cache.owned(POD, key)
     workloads = {
@@ -168,7 +174,7 @@ async def _observe(connect: Connect, resource: Memcached, cache: Cache, kube: Ku
         autoscaler=ownership.owned_by(resource.uid, cache.get(AUTOSCALER, *key)),
         secrets=secrets,
         served_certificates=await _served_certificates(access, resource, workload),
-        accepted_users=await _accepted_users(access, resource, workload),
+        accepted_users=await _accepted_users(access, attest, resource, workload),
         connection=connected,
     )
 
@@ -197,9 +203,6 @@ def belongs(pod: Obj, kind: Kind, name: str) -> bool:
     return by_replica_set or found == (kind.api_version, kind.name, name)
 
 
-_Report = TypeVar("_Report")
-
-
 async def _served_certificates(access: Access, resource: Memcached, workload: Workload) -> dict[str, ServedCertificate]:
     """Inspect the certificates of the ready servers, unless the status records that all serve the Secret's.
 
@@ -209,23 +212,28 @@ async def _served_certificates(access: Access, resource: Memcached, workload: Wo
     awaits_trust = secrets.successor is not None and resource.spec.needs_client_certificate
     if secrets.pair is None or (secrets.fingerprint == resource.certificate and not awaits_trust):
         return {}
-    return await _inspected(inspect_certificate, access, workload)
+    return await _of_ready(workload, lambda pod: inspect_certificate(access, pod.address))
 
 
-async def _accepted_users(access: Access, resource: Memcached, workload: Workload) -> dict[str, AcceptedUsers]:
-    """Inspect the users of the ready servers, unless the status records that all accept the Secret's.
+async def _accepted_users(
+    access: Access, attest: Attest, resource: Memcached, workload: Workload
+) -> dict[str, AcceptedUsers]:
+    """Inspect the users of the ready servers, unless the status records that all have loaded those of the Secret.
 
-    Servers without a record have just started with the current users, or an earlier release has replaced them.
+    Servers that do not reload the file have read it when they started: a change replaces them.
     """
     secrets = access.secrets
-    if not secrets.users or resource.users_digest in ("", secrets.users_digest):
+    is_recorded = resource.users_digest == secrets.users_digest
+    if not secrets.users or is_recorded or workload.obj is None or not reloads_users(workload.obj["spec"]["template"]):
         return {}
-    return await _inspected(inspect_users, access, workload)
+    ports = workload.attestation_ports
+    return await _of_ready(workload, lambda pod: inspect_users(access, attest, pod.address, ports.get(pod.name)))
 
 
-async def _inspected(
-    inspect: Callable[[Access, str], Awaitable[_Report]], access: Access, workload: Workload
-) -> dict[str, _Report]:
+_Report = TypeVar("_Report")
+
+
+async def _of_ready(workload: Workload, inspect: Callable[[Pod], Awaitable[_Report]]) -> dict[str, _Report]:
     """Return the reports on the ready servers, by pod."""
-    reports = await asyncio.gather(*(inspect(access, pod.address) for pod in workload.ready))
+    reports = await asyncio.gather(*map(inspect, workload.ready))
     return dict(zip((pod.name for pod in workload.ready), reports, strict=True))

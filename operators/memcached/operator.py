@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from operators.memcached.api import resource
 from operators.memcached.api.catalogue import MEMCACHED, weaknesses_of
-from operators.memcached.client import server
+from operators.memcached.client import attestation, server
 from operators.memcached.observe import Observed, observer
 from operators.memcached.plan import Planner
 from operators.memcached.reasons import REASONS
 from operators.memcached.resource_metrics import states
-from operators.memcached.security import certificates, connection
+from operators.memcached.security import certificates, connection, users
 from shared.kubernetes.kinds import (
     AUTOSCALER,
     DEPLOYMENT,
@@ -26,19 +26,20 @@ from shared.runtime.settings import Settings
 
 
 def controller(
-    options: Options, connect: connection.Connect = server.connect
+    options: Options, connect: connection.Connect = server.connect, attest: users.Attest = attestation.fetch
 ) -> Controller[resource.Memcached, Observed]:
     """Return the controller of Memcached resources.
 
     Args:
         connect: opens a connection to a running server.
+        attest: queries the sidecar of a running server.
     """
     return Controller(
         operator=options.operator_name,
         kind=resource.API.kind,
         owns=(DEPLOYMENT, STATEFUL_SET, SERVICE, POD, DISRUPTION_BUDGET, AUTOSCALER, NETWORK_POLICY),
         parse=resource.Memcached.parse,
-        observe=observer(connect),
+        observe=observer(connect, attest),
         plan=Planner(Settings.of(options)).plan,
         call=lambda call, _: certificates.refresh_certificates(connect, call),
         states=states,

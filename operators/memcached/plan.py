@@ -16,6 +16,7 @@ from operators.memcached.observe import Observed
 from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
 from operators.memcached.security.secrets import made_secrets
 from operators.memcached.steps import availability
+from operators.memcached.steps.attestation_key import keep_attestation_key
 from operators.memcached.steps.availability import report_failing_server, wait_for_servers
 from operators.memcached.steps.certificate_refresh import refresh_certificates
 from operators.memcached.steps.connection_secret import claim_name, connection, ensure_connection
@@ -68,6 +69,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(create_certificates, settings),  # that the operator issues or requests, before servers
             partial(provide_users, settings),  # a generated users file, if the spec names no Secret
             require_secrets,
+            partial(keep_attestation_key, settings),  # by which sidecars prove what servers have loaded
             partial(ensure_network_policy, settings),  # access to the ports, before servers exist
             partial(ensure_service, settings),  # before the servers that have its DNS names
             require_valid_certificates,  # new servers would help no client
@@ -78,7 +80,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             resize_servers,  # CPU and memory, without a restart
             wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
-            await_users,  # servers reload a changed users file without a restart
+            partial(await_users, settings),  # servers reload a changed users file without a restart
             report_certificate_without_name,  # of servers that have passwords
             report_ending_certificates,  # of servers that match the spec
         )

@@ -53,7 +53,7 @@ REFRESHING_CERTIFICATES = REASONS.add(
 RELOADING_USERS = REASONS.add(
     "ReloadingUsers",
     Severity.WARNING,
-    "The users file in the Secret has changed, and not all servers accept the new users and passwords yet.",
+    "The users file in the Secret has changed, and not all servers have loaded it yet.",
     "{progress}. {name} cannot be inspected: {error}.",
     "{progress}. The kubelet updates the files within two minutes; then the servers reload them.",
 )
@@ -76,6 +76,16 @@ SWITCHING_WORKLOAD = REASONS.add(
     "The servers move to another kind of workload, and the former workload serves clients until the new one is ready.",
     "Changing from a {kind} to a {kind}: {summary} in the {kind}. Clients use the {kind} until all are ready.",
     "Deleting the {kind}: {summary} in the {kind}.",
+)
+
+USERS_NOT_PROVEN = REASONS.add(
+    "UsersNotProven",
+    Severity.WARNING,
+    "All servers accept the users in the Secret, but it is unknown whether they still accept removed ones.",
+    (
+        "{unproven} of {ready} servers accept the users in the Secret, and it is unknown whether they still accept "
+        "removed ones, such as those of an ended overlap: they have no sidecar that attests it. {advice}"
+    ),
 )
 
 REASONS.extend(

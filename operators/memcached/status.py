@@ -32,7 +32,7 @@ def report(settings: Settings, resource: Memcached, facts: Assessment, phase: st
         "nodes": [pod.name for pod in workload.current],
         "servers": list(facts.servers),
     }
-    checked = {"certificate": _certificate(resource, facts), "users": facts.accepted_users}
+    checked = {"certificate": _certificate(resource, facts), "users": facts.loaded_users}
     present = connection_secret.connection(resource, facts)
     found |= connection.status(own, COMPONENT, present, facts.observed.connection, resource.reported)
     return found | {name: value for name, value in checked.items() if value}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.support.gate import Gate
 from tests.api.support.running import NAME, Operator
 from tests.api.support.world import World
+from tests.unit.memcached.fake_servers import mounted_secrets
 
 Kubectl = Callable[..., str]
 
@@ -62,6 +64,7 @@ def restricted(world: World) -> World:
 def operator(plane: ControlPlane, world: World) -> Iterator[Operator]:
     """Run the operator for the namespace of the test."""
     operator = Operator(plane.kubeconfig, world.namespace)
+    operator.fleet.volumes = partial(mounted_secrets, world.server)
     operator.start()
     yield operator
     operator.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,7 @@ from shared.runtime import dependencies
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
-from tests.unit.memcached.fake_servers import secret
+from tests.unit.memcached.fake_servers import mounted_secrets, secret
 
 
 def create_secret(world: World, users: str) -> None:
@@ -27,6 +28,7 @@ def reads(
     """Run the operator with or without the right to watch Secrets."""
     monkeypatch.setattr(dependencies, "POLL_SECONDS", 1.0)
     operator = Operator(plane.kubeconfig, world.namespace, host=gate.url)
+    operator.fleet.volumes = partial(mounted_secrets, world.server)
     if request.param == "watched":
         operator.start()
         yield request.param

@@ -63,8 +63,9 @@ class MemcachedStatus(Status):
     )
     users: str | None = Field(
         None,
-        description="Digest of the users file that all servers accepted when they were last checked. After a change of "
-        "the Secret it changes when the new passwords are in effect on all servers. Absent without spec.auth.",
+        description="Digest of the users file that all servers had loaded when they were last checked. After a change "
+        "of the Secret it changes when the new file is in effect on all servers, so that they accept its users and no "
+        "others. Absent without spec.auth.",
     )
     observed_secrets: ObservedSecrets = Field(default_factory=list)
     progress: ProgressList = Field(default_factory=list)
@@ -131,7 +132,7 @@ class Memcached(CustomResource[MemcachedSpec]):
 
     @property
     def users_digest(self) -> str:
-        """Digest in `status.users`: the users file that all servers last accepted; empty if there is none."""
+        """Digest in `status.users`: the users file that all servers had loaded last; empty if there is none."""
         return str(self.reported.get("users") or "")
 
 

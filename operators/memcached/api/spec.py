@@ -45,6 +45,9 @@ VERSION = r"^(1(\.[4-6](\.[0-9]{1,3})?)?(-[0-9A-Za-z_.-]+)?|latest|alpine[0-9.]*
 _TOO_OLD = r"^(0|1\.[0-4]|1\.5\.([0-9]|1[0-7]))([^0-9].*)?$"
 """Versions before 1.5.18, the first one that supports TLS, users files and memory files."""
 
+SIDECAR_PORTS = (9150, 9151)
+"""Port of the sidecar without spec.metrics, and the one that it has if containerPort is the first."""
+
 _ROLLS = " A change replaces the servers one by one, and the new servers start empty."
 
 _MEMORY_LIMIT_CEL = "self.resources.limits['memory']"  # with .memory, the API server cannot bound the cost
@@ -58,7 +61,7 @@ class Auth(SpecModel):
         description="Name of a Secret in the same namespace. Its key `users` holds one line `user:password` per user, "
         "at most 8 lines, each ending with a line break. Default: the operator generates it, in the Secret NAME-auth. "
         "Servers load changed users within about two minutes, without "
-        "a restart and without losing items; `status.users` changes when all of them accept the new users. Open "
+        "a restart and without losing items; `status.users` changes when all of them have loaded the file. Open "
         "connections stay authenticated. A sidecar makes the servers load the file; servers without it, from release "
         "0.1.0, are replaced once instead.",
     )
@@ -118,7 +121,7 @@ class Metrics(SpecModel):
 
     enabled: bool = Field(True, description="Whether each server gets a sidecar that serves metrics." + _ROLLS)
     port: Annotated[int, Field(ge=1024, le=65535)] = Field(
-        9150,
+        SIDECAR_PORTS[0],
         description="Port of the sidecar, which serves metrics at /metrics; must differ from containerPort." + _ROLLS,
         json_schema_extra=INT32,
     )
@@ -239,13 +242,17 @@ STOP_SECONDS = 30
 
 RESERVED = Reserved(
     containers=("memcached", "exporter", "reloader"),
-    volumes=("auth", "tls", "items", "extstore"),
+    volumes=("auth", "tls", "attestation", "items", "extstore"),
     paths=("/etc/memcached", "/var/cache/memcached", "/var/lib/memcached"),
     ports=(
         ("self.containerPort", lambda spec: spec.container_port),
-        ("(has(self.metrics) ? self.metrics.port : 0)", lambda spec: spec.metrics.port if spec.metrics else 0),
+        (
+            "(has(self.metrics) ? self.metrics.port : "
+            f"self.containerPort != {SIDECAR_PORTS[0]} ? {SIDECAR_PORTS[0]} : {SIDECAR_PORTS[1]})",
+            lambda spec: spec.sidecar_port,
+        ),
     ),
-    port_names=("memcached", "metrics"),
+    port_names=("memcached", "metrics", "attestation"),
 )
 """Names, paths and ports of the pods of the servers, with any spec."""
 
@@ -501,6 +508,13 @@ class MemcachedSpec(PodSettings, PodExtensions):
     def metrics_port(self) -> int | None:
         """Port that the sidecar serves metrics on; None without a sidecar."""
         return self.metrics.port if self.metrics is not None and self.metrics.enabled else None
+
+    @property
+    def sidecar_port(self) -> int:
+        """Port of the sidecar, if there is one: that of metrics, or the default of that field."""
+        if self.metrics is not None:
+            return self.metrics.port
+        return SIDECAR_PORTS[0] if self.container_port != SIDECAR_PORTS[0] else SIDECAR_PORTS[1]
 
     @property
     def metrics_image(self) -> str:

@@ -3,15 +3,18 @@
 The exporter is a sidecar of the server. It serves the metrics of prometheus/memcached_exporter (metrics.py), which does
 not support authentication:
 
-    /metrics   current statistics of the server; only memcached_up 0 if the server does not respond
-    /healthz   200 as long as the exporter responds, regardless of the server
-    /          name of the metrics page
+    /metrics      current statistics of the server; only memcached_up 0 if the server does not respond
+    /healthz      200 as long as the exporter responds, regardless of the server
+    /readyz       200 while the server responds; with --watch
+    /attestation  what the server runs (watch.py), as JSON: its version, the digest of the users file that it has
+                  loaded, the certificate that it serves, and whether it responds; with --watch
+    /             name of the metrics page
 
 It adds memcached_exporter_build_info, as exporters in Go do, process_*, and memcached_exporter_errors_total{reason}, by
 the classes in client/errors.py.
 
-With --reload-users, the sidecar also makes the server reload a changed users file (reload.py); with --listen=0 it does
-only that.
+With --reload-users, the sidecar also makes the server reload a changed users file (reload.py), and with --watch, it
+ends a server that hangs (watch.py).
 
 The exporter keeps one connection. It reads credentials and certificates for each new connection, so that a Secret may
 change at any time without a restart.
@@ -24,6 +27,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ipaddress
+import json
 import logging
 import os
 import resource
@@ -34,15 +38,18 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import parse_qs
 
 from operators.memcached.client import server as database
 from operators.memcached.client.errors import MemcachedError, TimedOut
 from operators.memcached.client.server import Server
 from operators.memcached.exporter.metrics import exposition, family
-from operators.memcached.exporter.reload import keep_reloaded
+from operators.memcached.exporter.reload import POLL_SECONDS, Reloader
+from operators.memcached.exporter.watch import Watch, end_servers, keep_watching
 from shared.observability import http_server, logs
 from shared.observability.http_messages import Request, Response
 from shared.observability.http_server import Limits, Route
@@ -55,6 +62,11 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 LIMITS = Limits(connections=32, body_bytes=0, header_seconds=5.0, idle_seconds=0.0)
 """Limits of the HTTP server. The memory limit of the container is small: each connection serves one request."""
+
+WATCH_TIMEOUT_SECONDS = 5.0
+"""Time limit of a response when the server is observed; longer than that of a scrape, so that a busy server serves."""
+
+MAX_NONCE_LENGTH = 128
 
 
 class FilesUnusable(MemcachedError):
@@ -70,6 +82,9 @@ class ExporterOptions:
         listen: address (None for all) and port of the exporter; None to serve no metrics.
         auth_file: path of memcached's users file (-Y); the exporter uses its first line, user:password.
         reload_users: whether to make the server reload the users file when it changes.
+        watch: whether to observe the server, to serve what it runs, and to end it if it hangs.
+        attestation_key: path of the key of the digest of the loaded users file; empty for no digest.
+        no_metrics: whether to serve no metrics.
         tls: whether the server uses TLS.
         tls_ca: path of the trusted CA certificates; empty for the system's, or for no verification on loopback.
         tls_cert: path of the client certificate; empty for none.
@@ -84,6 +99,9 @@ class ExporterOptions:
     listen: tuple[str | None, int] | None
     auth_file: str
     reload_users: bool
+    watch: bool
+    attestation_key: str
+    no_metrics: bool
     tls: bool
     tls_ca: str
     tls_cert: str
@@ -138,6 +156,14 @@ def parse_options(arguments: Sequence[str] | None = None) -> ExporterOptions:
         action="store_true",
         help="make memcached reload --auth-file when it changes (SIGHUP); requires a common process namespace",
     )
+    flag(
+        "--watch",
+        action="store_true",
+        help="serve what the server runs at /attestation and /readyz, and end a server that hangs; requires a common "
+        "process namespace",
+    )
+    flag("--attestation-key", default="", metavar="PATH", help="key of the digest of the loaded users file")
+    flag("--no-metrics", action="store_true", help="serve no /metrics")
     flag("--tls", action="store_true", help="connect to the server with TLS")
     flag(
         "--tls-ca",
@@ -246,8 +272,17 @@ class Exporter:
             log.warning("memcached_up is 0: %s", error)
 
 
-async def connect(options: ExporterOptions) -> Server:
+async def connect(
+    options: ExporterOptions,
+    *,
+    user: tuple[str, str] | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109
+) -> Server:
     """Connect with the current contents of the files in the options.
+
+    Args:
+        user: user and password; None for the first user of the file in the options.
+        timeout: time limit of a response in seconds; None for that of the options.
 
     Raises:
         MemcachedError: FilesUnusable, or an error of `server.connect`.
@@ -255,7 +290,7 @@ async def connect(options: ExporterOptions) -> Server:
     host, port = options.address
     try:
         tls = _tls_context(options) if options.tls else None
-        auth = _credentials(options.auth_file) if options.auth_file else None
+        auth = user or (_credentials(options.auth_file) if options.auth_file else None)
     except ssl.SSLError as error:
         raise FilesUnusable(
             f"--tls-ca, --tls-cert or --tls-key is invalid, or certificate and key do not match: "
@@ -268,7 +303,12 @@ async def connect(options: ExporterOptions) -> Server:
             f"{named} cannot be read: {error.strerror}. Mount the file so that this user can read it."
         ) from None
     return await database.connect(
-        host or "", port, tls=tls, server_name=options.server_name or None, auth=auth, timeout=options.timeout
+        host or "",
+        port,
+        tls=tls,
+        server_name=options.server_name or None,
+        auth=auth,
+        timeout=timeout or options.timeout,
     )
 
 
@@ -308,16 +348,61 @@ async def _run(options: ExporterOptions) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    reloading = asyncio.create_task(keep_reloaded(Path(options.auth_file))) if options.reload_users else None
+    reloader = Reloader(Path(options.auth_file)) if options.reload_users else None
+    watch = _watch(options, reloader) if options.watch else None
+    if watch is not None:
+        work = asyncio.create_task(keep_watching(watch, WATCH_TIMEOUT_SECONDS))
+    elif reloader is not None:
+        work = asyncio.create_task(_keep_reloaded(reloader))
+    else:
+        return await _serve(options, None, stop)
     try:
-        return await _serve(options, stop)
+        return await _serve(options, watch, stop)
     finally:
-        if reloading is not None:
-            reloading.cancel()
+        work.cancel()
 
 
-async def _serve(options: ExporterOptions, stop: asyncio.Event) -> int:
-    """Serve metrics until the event is set."""
+def _watch(options: ExporterOptions, reloader: Reloader | None) -> Watch:
+    without_files = replace(options, auth_file="", tls_cert="", tls_key="")
+
+    async def connected(user: tuple[str, str] | None) -> Server:
+        try:
+            return await connect(options, user=user, timeout=WATCH_TIMEOUT_SECONDS)
+        except FilesUnusable:
+            if user is not None:
+                raise
+        return await connect(without_files, timeout=WATCH_TIMEOUT_SECONDS)  # a refusal shows that the server serves
+
+    ending = partial(end_servers, options.address[1], processes=Path("/proc"), send=os.kill)
+    return Watch(connected, reloader, ending)
+
+
+async def _keep_reloaded(reloader: Reloader) -> None:
+    """Check the users file repeatedly, until the task is cancelled."""
+    while True:
+        reloader.check()
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _attest(watch: Watch, key_file: str, nonce: str) -> Response:
+    """Return what the server runs. The digest is valid for this nonce only, so that no response can be replayed."""
+    try:
+        key = Path(key_file).read_bytes() if key_file else b""
+    except OSError as error:
+        log.warning("%s cannot be read: %s", key_file, error)
+        key = b""
+    attestation = {
+        "serves": watch.serves,
+        "version": watch.version,
+        "certificate": watch.certificate,
+        "users": watch.users(key, nonce) if key and nonce else "",
+        "error": watch.error,
+    }
+    return Response(body=json.dumps(attestation).encode(), content_type="application/json")
+
+
+async def _serve(options: ExporterOptions, watch: Watch | None, stop: asyncio.Event) -> int:
+    """Serve metrics, and what the server runs, until the event is set."""
     if options.listen is None:
         await stop.wait()
         return 0
@@ -332,7 +417,22 @@ async def _serve(options: ExporterOptions, stop: asyncio.Event) -> int:
     async def index(_: Request) -> Response:
         return Response.text("Metrics of memcached: /metrics\n")
 
-    routes = [Route("GET", "/metrics", metrics), Route("GET", "/healthz", health), Route("GET", "/", index)]
+    routes = [Route("GET", "/healthz", health), Route("GET", "/", index)]
+    if not options.no_metrics:
+        routes.append(Route("GET", "/metrics", metrics))
+    if watch is not None:
+        watched = watch
+
+        async def ready(_: Request) -> Response:
+            if watched.serves:
+                return Response.text("ok\n")
+            return Response.text(f"{watched.error or 'not observed yet'}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+
+        async def attestation(request: Request) -> Response:
+            nonce = parse_qs(request.query).get("nonce", [""])[0]
+            return _attest(watched, options.attestation_key, nonce[:MAX_NONCE_LENGTH])
+
+        routes += [Route("GET", "/readyz", ready), Route("GET", "/attestation", attestation)]
     try:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(exporter.aclose)

@@ -10,8 +10,6 @@ a handler for it.
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 import logging
 import os
 import signal
@@ -35,6 +33,10 @@ class Reloader:
         users: path of the users file, as the servers have it in their command line.
         processes: directory with a directory for each process, as procfs.
         send: sends a signal to a process.
+
+    Attributes:
+        signalled: content of the file for which all servers got their last signal; None if one did not, or none runs.
+        signals: number of signals that were sent.
     """
 
     def __init__(
@@ -43,31 +45,40 @@ class Reloader:
         self._users = users
         self._processes = processes
         self._send = send
-        self._loaded: dict[int, bytes] = {}
-        """Digest of the file for which each running server got its last signal, by process."""
+        self._sent: dict[int, bytes] = {}
+        """Content of the file for which each running server got its last signal, by process."""
         self._problem = ""
+        self.signalled: bytes | None = None
+        self.signals = 0
 
     def check(self) -> None:
         """Send the signal to each server that has not got one for the present content of the file."""
+        self.signalled = None
         try:
-            content = hashlib.sha256(self._users.read_bytes()).digest()
+            content = self._users.read_bytes()
         except OSError as error:
             self._report(f"The users file was not reloaded: {error}")
             return
-        servers = self._servers()
-        self._loaded = {number: known for number, known in self._loaded.items() if number in servers}
+        servers = servers_with(bytes(self._users), self._processes)
+        self._sent = {number: known for number, known in self._sent.items() if number in servers}
         problem = "" if servers else f"no process {PROGRAM} with {self._users} is in this process namespace"
         for number in servers:
-            if self._loaded.get(number) == content:
+            if self._sent.get(number) == content:
                 continue
             try:
                 self._signal(number)
             except OSError as error:  # also ProcessLookupError: a restarted server reads the file when it starts
                 problem = str(error)
                 continue
-            self._loaded[number] = content
+            self._sent[number] = content
+            self.signals += 1
             log.info("%s (process %d) reloads its users file.", PROGRAM, number)
+        self.signalled = None if problem else content
         self._report(problem and f"The users file was not reloaded: {problem}")
+
+    def repeat(self) -> None:
+        """Send the signal again at the next check: a server did not load the file."""
+        self._sent.clear()
 
     def _signal(self, number: int) -> None:
         """Send SIGHUP to a server.
@@ -78,19 +89,6 @@ class Reloader:
         if not _handles(self._processes / str(number) / "status", signal.SIGHUP):
             raise OSError(f"process {number} has no handler of SIGHUP")
         self._send(number, signal.SIGHUP)
-
-    def _servers(self) -> list[int]:
-        """Return the processes whose command line has the users file; a pod may run other memcached servers."""
-        found = []
-        for process in self._processes.glob("[0-9]*"):
-            try:
-                name = (process / "comm").read_text().strip()
-                arguments = (process / "cmdline").read_bytes().split(b"\0")
-            except OSError:  # it has ended
-                continue
-            if name == PROGRAM and any(each.endswith(bytes(self._users)) for each in arguments):
-                found.append(int(process.name))
-        return sorted(found)
 
     def _report(self, problem: str) -> None:
         """Log a problem once, until it is another one."""
@@ -105,9 +103,19 @@ def _handles(status: Path, number: signal.Signals) -> bool:
     return bool(int(fields.get("SigCgt", "0"), 16) >> (number - 1) & 1)
 
 
-async def keep_reloaded(users: Path) -> None:
-    """Check the users file repeatedly, until the task is cancelled."""
-    reloader = Reloader(users)
-    while True:
-        reloader.check()
-        await asyncio.sleep(POLL_SECONDS)
+def servers_with(argument: bytes, processes: Path) -> list[int]:
+    """Return the servers with an argument that ends in this text; a pod may run other memcached servers.
+
+    Args:
+        processes: directory with a directory for each process, as procfs.
+    """
+    found = []
+    for process in processes.glob("[0-9]*"):
+        try:
+            name = (process / "comm").read_text().strip()
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            continue
+        if name == PROGRAM and any(each.endswith(argument) for each in arguments):
+            found.append(int(process.name))
+    return sorted(found)

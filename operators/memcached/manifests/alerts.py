@@ -31,7 +31,8 @@ _SERVERS = Group(
             "3m",
             f"{SERVER} hangs",
             "The server accepts connections, but does not respond to its exporter within two seconds, and probably to "
-            "no client. The kubelet does not notice it, because its probe only connects. Delete the pod.",
+            "no client. Its sidecar ends it after two minutes without any response; one of release 0.1.0 does not. If "
+            "CPU and connections are not used up, delete the pod.",
         ),
         _of_servers(
             "MemcachedDoesNotAnswer",

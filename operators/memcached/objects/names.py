@@ -33,6 +33,11 @@ def client_secret(resource: Memcached) -> str:
     return server_secret(resource) if resource.spec.tls_mode == "secret" else secret_names.client_secret(resource.name)
 
 
+def attestation_secret(resource: Memcached) -> str:
+    """Return the Secret with the key by which the operator recognizes what sidecars attest; no client needs it."""
+    return f"{resource.name}-attestation"
+
+
 def service_host(resource: Memcached) -> str:
     """Return the DNS name of all servers, for clients."""
     return f"{resource.name}.{resource.namespace}.svc"

@@ -11,6 +11,6 @@ from shared.steps.network_policy import Access
 def access(resource: Memcached, own: Owner) -> Access:
     """Return the access to the servers."""
     spec = resource.spec
-    metrics = () if spec.metrics_port is None else (spec.metrics_port,)
+    metrics = (spec.sidecar_port,) if spec.metrics_port is not None or spec.auth is not None else ()
     clients = (spec.container_port, *spec.extra_ports)
     return Access(own, COMPONENT, spec.network, clients=clients, metrics=metrics)

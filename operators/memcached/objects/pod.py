@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from operators.memcached.api.reserved_flags import BY_FIELD
 from operators.memcached.api.resource import Memcached
 from operators.memcached.api.spec import STOP_SECONDS, Extstore
-from operators.memcached.objects.names import server_secret, users_secret
+from operators.memcached.objects.names import attestation_secret, server_secret, users_secret
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import Obj
@@ -17,8 +17,8 @@ from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KE
 COMPONENT = "server"
 CONTAINER = "memcached"
 EXPORTER, METRICS = "exporter", "metrics"
-RELOADER = "reloader"
-"""Name of the sidecar of servers without metrics: it only makes the server reload its users file."""
+RELOADER, ATTESTATION = "reloader", "attestation"
+"""Names of the sidecar of servers without metrics, and of its port."""
 
 USER_ID = 11211
 """User and group ID of memcached's official images; other images need no user of that ID."""
@@ -28,10 +28,14 @@ SECRETS = "cache.example.com/secrets"
 
 AUTH = "/etc/memcached/auth"
 TLS = "/etc/memcached/tls"
+KEYS = "/etc/memcached/attestation"
 ITEMS = "/var/cache/memcached"
 EXTERNAL = "/var/lib/memcached"
 
-USERS_KEY = "users"
+USERS_KEY, ATTESTATION_KEY = "users", "key"
+
+WATCH = "--watch"
+"""Flag of sidecars that attest what their server runs."""
 
 _MEMORY_FILE = f"{ITEMS}/items"
 
@@ -54,15 +58,39 @@ class Sidecar:
     Attributes:
         image: image of the container.
         reloads: whether it makes the server reload a changed users file. Otherwise, a changed file replaces the server.
+        attests: whether it attests what the server runs, and ends a server that hangs. Otherwise the kubelet only
+            connects to the server.
+        has_key: whether it has the key with which it attests the users file.
     """
 
     image: str
-    reloads: bool
+    reloads: bool = False
+    attests: bool = False
+    has_key: bool = False
+
+    @classmethod
+    def of(cls, template: Obj, image: str) -> Sidecar:
+        """Return what the sidecar of a template does, with another image."""
+        flags = _sidecar_flags(template)
+        has_key = any(flag.startswith("--attestation-key=") for flag in flags)
+        return cls(image, reloads_users(template), WATCH in flags, has_key)
+
+
+def _sidecar_flags(pod: Obj) -> list[str]:
+    found = (each.get("args", ()) for each in pod["spec"]["containers"] if each["name"] in (EXPORTER, RELOADER))
+    return list(next(found, ()))
+
+
+def attestation_port(pod: Obj) -> int | None:
+    """Return the port at which the sidecar of a pod attests what its server runs; None if it attests nothing."""
+    flags = _sidecar_flags(pod)
+    listens = next((flag.rpartition(":")[2] for flag in flags if flag.startswith("--listen=")), "")
+    return int(listens) if WATCH in flags and listens.isdecimal() else None
 
 
 def reloads_users(template: Obj) -> bool:
     """Return whether the servers of a template reload a changed users file."""
-    return bool(template["spec"].get("shareProcessNamespace"))
+    return "--reload-users" in _sidecar_flags(template)
 
 
 def sidecar_image(workload: Obj) -> str:
@@ -85,10 +113,12 @@ def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: s
     security = restricted(USER_ID)
     if spec.auth or spec.encrypts or spec.extstore:
         security["fsGroup"] = USER_ID  # files of Secrets and new volumes belong to root; this group may use them
-    containers = [_server(resource, image)]
     reloads = sidecar.reloads and spec.auth is not None
-    if spec.metrics_port is not None or reloads:
-        containers.append(_sidecar(resource, sidecar.image, reloads=reloads))
+    has_sidecar = spec.metrics_port is not None or reloads
+    attests = sidecar.attests and has_sidecar
+    containers = [_server(resource, image, attests=attests)]
+    if has_sidecar:
+        containers.append(_sidecar(resource, replace(sidecar, reloads=reloads)))
     pod_spec: Obj = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -99,14 +129,14 @@ def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: s
         **spec.apart(own.selector(COMPONENT)),
         **spec.placement(),
     }
-    if reloads:
+    if reloads or attests:
         pod_spec["shareProcessNamespace"] = True  # the sidecar runs as the same user, and may send signals
-    if volumes := _volumes(resource):
+    if volumes := _volumes(resource, has_key=reloads and attests and sidecar.has_key):
         pod_spec["volumes"] = volumes
     return {"metadata": metadata, "spec": spec.extended(pod_spec)}
 
 
-def _server(resource: Memcached, image: str) -> Obj:
+def _server(resource: Memcached, image: str, *, attests: bool) -> Obj:
     spec = resource.spec
     tcp_probe: Obj = {"tcpSocket": {"port": CONTAINER}}
     start: Obj = {"command": ["memcached"], "args": arguments(resource)}
@@ -119,12 +149,16 @@ def _server(resource: Memcached, image: str) -> Obj:
         "ports": [{"name": CONTAINER, "containerPort": spec.container_port, "protocol": "TCP"}],
         "resources": spec.container_resources(),
         # The startup probe runs every second, so that a server is ready soon after it listens; the others run rarely.
-        # At the connection limit the kernel still accepts connections, so that a busy server is not restarted.
         "startupProbe": {**tcp_probe, "periodSeconds": 1, "failureThreshold": 60 + _warm_start_seconds(resource)},
         "readinessProbe": {**tcp_probe, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 3},
+        # At the connection limit the kernel still accepts connections, so that a busy server is not restarted.
         "livenessProbe": {**tcp_probe, "periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 6},
         "securityContext": SAFE,
     }
+    if attests:  # the sidecar ends a server that hangs; a probe would also end one whose sidecar fails
+        probe: Obj = {"httpGet": {"path": "/readyz", "port": spec.sidecar_port}}
+        container["readinessProbe"] = {**probe, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 3}
+        del container["livenessProbe"]
     if spec.env:
         container["env"] = spec.environment()
     mounts = _secret_mounts(resource)
@@ -145,28 +179,39 @@ def _warm_start_seconds(resource: Memcached) -> int:
     return resource.spec.memory_mb // 64 if resource.spec.warm_restart else 0
 
 
-def _sidecar(resource: Memcached, image: str, *, reloads: bool) -> Obj:
+def _sidecar(resource: Memcached, sidecar: Sidecar) -> Obj:
     """Return the sidecar, without probes: a server without it still serves."""
-    spec, port = resource.spec, resource.spec.metrics_port
+    spec, has_metrics = resource.spec, resource.spec.metrics_port is not None
+    port = spec.sidecar_port if has_metrics or sidecar.attests else None
     flags = [f"--address=127.0.0.1:{spec.container_port}", f"--listen={'0' if port is None else f':{port}'}"]
     if spec.auth:
         flags.append(f"--auth-file={AUTH}/{USERS_KEY}")
-    if reloads:
+    if sidecar.reloads:
         flags.append("--reload-users")
+    if sidecar.attests:
+        flags += [WATCH, *(() if has_metrics else ("--no-metrics",))]
+    has_key = sidecar.attests and sidecar.reloads and sidecar.has_key
+    if has_key:
+        flags.append(f"--attestation-key={KEYS}/{ATTESTATION_KEY}")
     if spec.encrypts:
         flags.append("--tls")
     if spec.needs_client_certificate:
         flags += [f"--tls-cert={TLS}/{CERTIFICATE_KEY}", f"--tls-key={TLS}/{PRIVATE_KEY}"]
     container: Obj = {
-        "name": RELOADER if port is None else EXPORTER,
-        "image": image,
+        "name": EXPORTER if has_metrics else RELOADER,
+        "image": sidecar.image,
         "args": ["exporter", *flags],
-        **({} if port is None else {"ports": [{"name": METRICS, "containerPort": port, "protocol": "TCP"}]}),
         # The exporter uses 23 MiB, independent of the scrape interval.
         "resources": {"limits": {"memory": "64Mi"}, "requests": {"cpu": "10m", "memory": "32Mi"}},
         "securityContext": SAFE,
     }
-    if mounts := _secret_mounts(resource):
+    if port is not None:
+        name = METRICS if has_metrics else ATTESTATION
+        container["ports"] = [{"name": name, "containerPort": port, "protocol": "TCP"}]
+    mounts = _secret_mounts(resource)
+    if has_key:
+        mounts.append({"name": "attestation", "mountPath": KEYS, "readOnly": True})
+    if mounts:
         container["volumeMounts"] = mounts
     return container
 
@@ -193,13 +238,20 @@ def arguments(resource: Memcached) -> list[str]:
     return [*flags, *spec.extra_args]
 
 
-def _volumes(resource: Memcached) -> list[Obj]:
+def _volumes(resource: Memcached, *, has_key: bool) -> list[Obj]:
+    """Return the volumes.
+
+    Args:
+        has_key: whether the sidecar has the key of the digests.
+    """
     spec, volumes = resource.spec, []
     if spec.auth:
         volumes.append(_secret("auth", users_secret(resource), USERS_KEY))
     if spec.encrypts:
         authority = (AUTHORITY_KEY,) if spec.needs_client_certificate else ()
         volumes.append(_secret("tls", server_secret(resource), CERTIFICATE_KEY, PRIVATE_KEY, *authority))
+    if has_key:
+        volumes.append(_secret("attestation", attestation_secret(resource), ATTESTATION_KEY))
     if spec.warm_restart:  # items, and the .meta file that a stop writes
         size = f"{spec.memory_mb + 1}Mi"
         volumes.append({"name": "items", "emptyDir": {"medium": "Memory", "sizeLimit": size}})

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.objects.names import server_hosts, server_secret, users_secret
-from operators.memcached.objects.pod import USERS_KEY
+from operators.memcached.objects.names import attestation_secret, server_hosts, server_secret, users_secret
+from operators.memcached.objects.pod import ATTESTATION_KEY, USERS_KEY
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
 from shared.api.memo import remembered
 from shared.kubernetes import secret_provenance
@@ -59,6 +59,8 @@ class Secrets:
             them; empty if it has one.
         remembered: user and password that servers accept, from the connection Secret, while the users file cannot be
             used; None if they are unknown, or if the servers cannot be verified.
+        attestation_key: key of the digests by which sidecars attest the users file that a server has loaded; empty if
+            there is none.
         unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
     """
 
@@ -76,6 +78,7 @@ class Secrets:
     trusted_from: datetime | None = None
     missing_name: str = ""
     remembered: tuple[str, str] | None = field(default=None, repr=False)
+    attestation_key: str = field(default="", repr=False)
     unproven: tuple[Obj, ...] = field(default=(), repr=False)
 
     @property
@@ -134,7 +137,9 @@ async def read_secrets(
     found = await find(kube, resource.namespace, names | made)
     usable = secret_provenance.usable(resource.obj, made, found)
     secrets = await evaluate(_parsed, resource, usable, hashes_users=hashes_users)
-    secrets = replace(secrets, unproven=secret_provenance.unproven(resource.obj, made, found))
+    key = content_of(usable.get(attestation_secret(resource))).get(ATTESTATION_KEY, "")
+    unproven = secret_provenance.unproven(resource.obj, made, found)
+    secrets = replace(secrets, attestation_key=key, unproven=unproven)
     if resource.spec.auth is None or secrets.users or (resource.spec.encrypts and secrets.pair is None):
         return secrets
     content = content_of(connected.found) if connected.is_proven else {}
@@ -152,7 +157,8 @@ def _parsed(resource: Memcached, found: Mapping[str, Obj | None], *, hashes_user
 def made_secrets(resource: Memcached) -> set[str]:
     """Return the names of the Secrets that the operator makes; while the spec changes, also those of the former one."""
     auth = resource.spec.auth
-    made = {users_secret(resource)} if auth is not None and not auth.secret_name else set()
+    made = {attestation_secret(resource)} if auth is not None else set()
+    made |= {users_secret(resource)} if auth is not None and not auth.secret_name else set()
     certificates = _certificates(resource) if resource.spec.tls_mode == "self" else ()
     return made | {*certificates} | former_secrets(resource)
 

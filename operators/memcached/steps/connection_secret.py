@@ -47,8 +47,7 @@ def _credentials(resource: Memcached, facts: Assessment) -> dict[str, str | None
     if resource.spec.auth is None:
         return credentials("", "")
     secrets = facts.observed.secrets
-    is_accepted = facts.accepted_users in ("", secrets.users_digest)
-    return credentials(*(secrets.credentials if secrets.credentials and is_accepted else (None, None)))
+    return credentials(*(secrets.credentials if secrets.credentials and facts.accepts_users else (None, None)))
 
 
 def _certificates(resource: Memcached, facts: Assessment) -> dict[str, str | None]:

@@ -51,9 +51,9 @@ def provide_users(settings: Settings, resource: Memcached, facts: Assessment, no
 
 
 def _expire(generated: GeneratedPassword, facts: Assessment, now: datetime) -> Step:
-    """Remove former passwords once all servers have accepted the new one and the overlap is over."""
+    """Remove former passwords once all servers have loaded the file with the new one, and the overlap is over."""
     lines = _lines(generated.present)
-    if len(lines) < 2 or facts.accepted_users != facts.observed.secrets.users_digest:
+    if len(lines) < 2 or facts.loaded_users != facts.observed.secrets.users_digest:
         return PASS
     generated_at = generated.generated_at
     ends = now if generated_at is None else generated_at + OVERLAP

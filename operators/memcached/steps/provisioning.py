@@ -15,7 +15,6 @@ from operators.memcached.objects.pod import (
     SECRETS,
     Sidecar,
     pod,
-    reloads_users,
     sidecar_image,
 )
 from operators.memcached.reasons import CERTIFICATE_WITHOUT_NAME, NO_EXPORTER_IMAGE
@@ -88,8 +87,8 @@ def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, n
     """Ensure that the Deployment or StatefulSet matches the spec.
 
     Every replaced server loses its items, so that an upgrade of the operator replaces none: pods keep the sidecar that
-    they have until the template changes for another reason. A change of CPU and memory alone replaces none either, if
-    the pods can be resized.
+    they have, and what it does, until the template changes for another reason. A change of CPU and memory alone
+    replaces none either, if the pods can be resized.
     """
     kind, current = facts.observed.workload.kind, facts.observed.workload.obj
     image = _sidecar_image(settings, resource, current)
@@ -100,19 +99,20 @@ def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, n
         *((AFFINITY,) if resource.spec.affinity is not None else ()),
     )
 
-    def made(*, reloads: bool) -> Obj:
-        built = _workload(settings, resource, facts, Sidecar(image, reloads))
+    def made(sidecar: Sidecar) -> Obj:
+        built = _workload(settings, resource, facts, sidecar)
         pods = facts.observed.workload.pod_objs
         resizes = can_resize(built, current, pods, CONTAINER, settings.operator, now)
         parts = (*deferred, RESOURCES) if resizes else deferred
         return keep_deferred(built, current, parts, settings.operator, from_spec=from_spec)
 
-    if resource.spec.auth and current is not None and not reloads_users(current["spec"]["template"]):
-        former = made(reloads=False)  # pods of an earlier release do not reload users files
-        if not restarts_pods(former, current, settings.operator):
-            return Step.do(Apply(kind, former, unchanged=True))
+    newest = Sidecar(image, *((True, True, settings.write_secrets) if image else ()))
+    if current is not None:
+        running = made(Sidecar.of(current["spec"]["template"], image))  # as an earlier release made it
+        if not restarts_pods(running, current, settings.operator):
+            return Step.do(Apply(kind, running, unchanged=True))
     # A stale plan could replace servers.
-    return Step.do(Apply(kind, made(reloads=bool(image)), unchanged=current is not None))
+    return Step.do(Apply(kind, made(newest), unchanged=current is not None))
 
 
 def resize_servers(resource: Memcached, facts: Assessment, now: datetime) -> Step:

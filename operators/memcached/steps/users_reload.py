@@ -6,20 +6,21 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
-from operators.memcached.reasons import RELOADING_USERS
+from operators.memcached.reasons import RELOADING_USERS, USERS_NOT_PROVEN
 from shared.runtime.plan import PASS, Step
+from shared.runtime.settings import Settings
 
-CHECK_INTERVAL_SECONDS = 15.0
-"""Time between two inspections: the kubelet updates the file within about a minute."""
+CHECK_INTERVAL_SECONDS = 5.0
+"""Time between two inspections: the kubelet updates a file within about a minute, and servers load it in seconds."""
 
 
-def await_users(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-    """Report servers that do not accept the users in the Secret yet; their sidecars make them reload the file."""
+def await_users(settings: Settings, _resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+    """Report servers that have not loaded the users in the Secret yet; their sidecars make them reload the file."""
     stale = facts.servers_with_old_users
-    if not stale:
-        return PASS
     accepted, ready = facts.observed.accepted_users, len(facts.observed.workload.ready)
-    progress = f"{ready - len(stale)} of {ready} servers accept the users in the Secret"
+    if not stale:
+        return _report_unproven(settings, len(facts.servers_with_unproven_users), ready)
+    progress = f"{ready - len(stale)} of {ready} servers have loaded the users in the Secret"
     unreachable = [(pod.name, accepted[pod.name].error.rstrip(".")) for pod in stale if accepted[pod.name].error]
     if unreachable:
         name, error = unreachable[0]
@@ -27,3 +28,19 @@ def await_users(_resource: Memcached, facts: Assessment, _now: datetime) -> Step
     else:
         message = f"{progress}. The kubelet updates the files within two minutes; then the servers reload them."
     return Step.progressing(RELOADING_USERS, message, warning=bool(unreachable), requeue=CHECK_INTERVAL_SECONDS)
+
+
+def _report_unproven(settings: Settings, unproven: int, ready: int) -> Step:
+    """Report servers that accept all users in the Secret, and may accept others."""
+    if not unproven:
+        return PASS
+    advice = (
+        "An annotation in spec.annotations replaces the servers."
+        if settings.write_secrets
+        else "It needs a key in a Secret, which the operator may not write: set the chart value rbac.writeSecrets."
+    )
+    return Step.note(
+        USERS_NOT_PROVEN,
+        f"{unproven} of {ready} servers accept the users in the Secret, and it is unknown whether they still accept "
+        f"removed ones, such as those of an ended overlap: they have no sidecar that attests it. {advice}",
+    )

@@ -137,7 +137,9 @@ class Operator:
         self.wire = Wire()
         self.fleet = Fleet()
         (served,) = OPERATOR.kinds
-        with_fleet = replace(served, controller=lambda options: controller(options, self.fleet.connect))
+        with_fleet = replace(
+            served, controller=lambda options: controller(options, self.fleet.connect, self.fleet.attest)
+        )
         self._operator = of or replace(OPERATOR, kinds=(with_fleet,))
         self._kubeconfig = str(kubeconfig)
         self._host = host

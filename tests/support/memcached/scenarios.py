@@ -55,7 +55,11 @@ class Servers(Fleet):
     loaded: dict[str, datetime] = field(default_factory=dict)
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     reads_files: bool = True
+    secrets: dict[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.volumes = lambda address: self.secrets.get(address, {})
 
     def state(self) -> Any:
         return None
@@ -67,12 +71,14 @@ class Servers(Fleet):
     def run(self, pod: Obj, volumes: Mapping[str, Obj]) -> ProcessStatus:
         address, uid = pod["status"]["podIP"], pod["metadata"]["uid"]
         self._mount(address, pod, volumes.get("tls"))
+        self.secrets[address] = {name: content_of(volume) for name, volume in volumes.items()}
         if uid not in self.filled:
             self.filled.add(uid)
             for known in (self.served, self.trusted):
                 known.pop(address, None)
             self.load(address)
-        return ProcessStatus()
+        readiness = pod["spec"]["containers"][0]["readinessProbe"]
+        return ProcessStatus("Unready" if address in self.hung and "httpGet" in readiness else "")
 
     def _mount(self, address: str, pod: Obj, secret: Obj | None) -> None:
         """Update the files of a server at once; without the Secret, they stay as they are."""
@@ -100,7 +106,7 @@ class Servers(Fleet):
 
 MEMCACHED = Subject(
     "memcached",
-    lambda servers: dataclasses.replace(controller(OPTIONS, servers.connect), issue=issued),
+    lambda servers: dataclasses.replace(controller(OPTIONS, servers.connect, servers.attest), issue=issued),
     database=Servers,
     patience=REFRESH_INTERVAL_SECONDS,
 )

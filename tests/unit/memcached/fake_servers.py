@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -10,11 +11,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from operators.memcached.client.errors import AuthenticationFailed, NotTrusted, TLSFailed, Unreachable
+from operators.memcached.client.attestation import Attestation
+from operators.memcached.client.errors import AuthenticationFailed, NotTrusted, TimedOut, TLSFailed, Unreachable
 from operators.memcached.client.server import Section
-from shared.kubernetes.kinds import Obj
-from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
+from operators.memcached.exporter.watch import digest
+from shared.kubernetes.kinds import POD, SECRET, Obj
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.pki import ca, certs
+from shared.testing.api_server.server import ApiServer
 from shared.testing.harness.harness import NAMESPACE
 
 NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
@@ -61,6 +65,14 @@ def tls_secret(pair: certs.Pair, name: str = "cache-tls", *, by: str = "ca") -> 
     return secret(name, tls_crt=pair.certificate, tls_key=pair.key, ca_crt=signer(by).certificate)
 
 
+def mounted_secrets(server: ApiServer, address: str) -> dict[str, Mapping[str, str]]:
+    """Return the content of the Secrets that the pod at an address mounts, by volume and key."""
+    secrets = {obj["metadata"]["name"]: content_of(obj) for _, obj in server.objects(SECRET)}
+    found = (pod for _, pod in server.objects(POD) if (pod.get("status") or {}).get("podIP") == address)
+    volumes = [volume for pod in found for volume in pod["spec"].get("volumes", ()) if "secret" in volume]
+    return {volume["name"]: secrets.get(volume["secret"]["secretName"], {}) for volume in volumes}
+
+
 @dataclass
 class Fleet:
     """Servers that load a certificate on the first connection, and again on refresh_certs.
@@ -77,7 +89,11 @@ class Fleet:
         connections: number of connections.
         served: certificate of each server, by address.
         ages: seconds since a server loaded its certificate, by address.
-        users: users and passwords that servers accept; None for any.
+        users: users and passwords that servers accept; None for any: they load the mounted file at once.
+        loaded_users: users file that a server has loaded, by address, if it is not the mounted one.
+        versions: version of the program of a server, by address, if it is not 1.6.38.
+        hung: addresses of servers that accept connections, and do not respond.
+        volumes: content of the Secrets that the pod at an address mounts, by volume and key.
         passwords: addresses that received a password.
         ports: ports to which the operator connected.
     """
@@ -92,6 +108,10 @@ class Fleet:
     served: dict[str, certs.Pair] = field(default_factory=dict)
     ages: dict[str, float] = field(default_factory=dict)
     users: set[tuple[str, str]] | None = None
+    loaded_users: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    hung: set[str] = field(default_factory=set)
+    volumes: Callable[[str], Mapping[str, Mapping[str, str]]] = field(default=lambda _: {})
     passwords: list[str] = field(default_factory=list)
     ports: set[int] = field(default_factory=set)
 
@@ -109,6 +129,8 @@ class Fleet:
         self.ports.add(port)
         if host in self.unreachable:
             raise Unreachable(f"{host}:{port} is unreachable: no route.")
+        if host in self.hung:
+            raise TimedOut(f"{host}:{port}: no response to 'version' within 3 s: the server is busy or unreachable.")
         if host not in self.served:
             self.load(host)
         served = self.impostors.get(host) or self.served[host]
@@ -119,9 +141,35 @@ class Fleet:
             raise NotTrusted(f"{host}:{port}: the certificate of the server is not trusted.")
         if auth is not None:
             self.passwords.append(host)
-        if self.users is not None and auth not in self.users:
+        accepted: set[tuple[str, ...] | None]
+        if host in self.loaded_users:
+            accepted = {tuple(line.split(":", 1)) for line in self.loaded_users[host].splitlines()}
+        elif self.users is not None:
+            accepted = {*self.users}
+        else:
+            accepted = {auth}
+        if auth not in accepted and (auth is not None or accepted):
             raise AuthenticationFailed(f"{host}:{port} rejects the user and password: correct them.")
         return Connected(self, host)
+
+    async def attest(self, host: str, port: int, nonce: str) -> Attestation:
+        """Attest what a server runs, as its sidecar does."""
+        if host in self.unreachable:
+            raise Unreachable(f"the sidecar at {host}:{port} is unreachable: no route.")
+        mounted, served = self.volumes(host), self.served.get(host)
+        text, key = mounted.get("auth", {}).get("users", ""), mounted.get("attestation", {}).get("key", "")
+        if host in self.loaded_users:
+            text = self.loaded_users[host]
+        elif self.users is not None and {tuple(line.split(":", 1)) for line in text.splitlines()} != self.users:
+            text = ""  # another one
+        if host in self.hung:
+            return Attestation(False, error="no response to 'stats' within 5 s: the server is busy or unreachable.")
+        return Attestation(
+            True,
+            self.versions.get(host, "1.6.38"),
+            hashlib.sha256(der(served)).hexdigest() if served else "",
+            digest(key.encode(), nonce, text.encode()) if key and text else "",
+        )
 
     def load(self, host: str) -> None:
         """Load the files of a server."""
@@ -168,7 +216,7 @@ class Connected:
         return der(self.fleet.impostors.get(self.address) or self.fleet.served[self.address])
 
     async def version(self) -> str:
-        return "1.6.38"
+        return self.fleet.versions.get(self.address, "1.6.38")
 
     async def stats(self, section: Section = "") -> dict[str, str]:
         return {"time_since_server_cert_refresh": str(self.fleet.age(self.address))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 import signal
@@ -12,17 +13,21 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
+from operators.memcached.client.attestation import Attestation, fetch
+from operators.memcached.client.errors import UnexpectedAnswer, Unreachable
 from operators.memcached.exporter import metrics
 from operators.memcached.exporter import program as exporter
 from operators.memcached.exporter.program import Exporter, connect, parse_options
 from shared.observability.version import VERSION
 from tests.support import paths
-from tests.support.memcached.exporter import EXPORTER, REPOSITORY, Samples, running, samples
+from tests.support.memcached.exporter import EXPORTER, REPOSITORY, Running, Samples, running, samples
 from tests.support.tls import Authority
 from tests.unit.memcached.client.fake import NO_REPLY, Answer, Fake, fake
 
@@ -365,3 +370,51 @@ def test_sidecar_imports_no_operator_dependencies() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
+
+
+def attested(exporting: Running, nonce: str = "n1") -> dict[str, object]:
+    found: dict[str, object] = json.loads(exporting.get(f"/attestation?nonce={nonce}")[1])
+    return found
+
+
+async def eventually(holds: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not await asyncio.to_thread(holds):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.1)
+
+
+async def test_sidecar_attests_what_its_server_runs_and_the_operator_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k")
+    statistics = {"stats": b"STAT version 1.6.45\r\nSTAT uptime 9\r\nEND\r\n"}
+    authority = Authority(tmp_path)
+    serving_with = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving_with.load_cert_chain(*authority.issue("server", "memcached.test"))
+    flags = ["--watch", "--tls", f"--attestation-key={tmp_path}/key"]
+    async with fake(statistics, tls=serving_with) as to:
+        with running(f"--address=127.0.0.1:{to.port}", *flags) as exporting:
+            await eventually(lambda: attested(exporting)["version"] == "1.6.45")
+            served = ssl.PEM_cert_to_DER_cert((tmp_path / "server.crt").read_text())
+            found = await fetch("127.0.0.1", exporting.port, "n1")
+            assert found == Attestation(True, "1.6.45", hashlib.sha256(served).hexdigest())
+            assert (await asyncio.to_thread(exporting.get, "/readyz")) == (200, "ok\n")
+            assert to.connections <= 3, "it holds one connection"
+
+
+async def test_sidecar_without_metrics_serves_only_what_probes_and_the_operator_need() -> None:
+    async with fake({"stats": NO_REPLY}) as to:
+        with running(f"--address=127.0.0.1:{to.port}", "--watch", "--no-metrics") as exporting:
+            with pytest.raises(HTTPError, match="404"):
+                await asyncio.to_thread(exporting.get, "/metrics")
+            with pytest.raises(HTTPError, match="503"):
+                await asyncio.to_thread(exporting.get, "/readyz")
+            await eventually(lambda: "no response to 'stats'" in str(attested(exporting)["error"]))
+            assert not attested(exporting)["serves"]
+
+
+async def test_operator_believes_no_other_program() -> None:
+    async with fake({"GET /attestation?nonce=n HTTP/1.1": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"}) as other:
+        with pytest.raises(UnexpectedAnswer, match="is not the sidecar of a server"):
+            await fetch("127.0.0.1", other.port, "n")
+    with pytest.raises(Unreachable, match="is unreachable"):
+        await fetch("127.0.0.1", other.port, "n")

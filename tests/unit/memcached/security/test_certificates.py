@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from shared.runtime.plan import Call
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, Harness
-from tests.unit.memcached.fake_servers import Fleet, certificate, der, secret, tls_secret
+from tests.unit.memcached.fake_servers import Fleet, certificate, der, mounted_secrets, secret, tls_secret
 from tests.unit.memcached.world import plan, pod, resource, workload_of
 
 AUTH: Obj = {"auth": {"secretName": "users"}}
@@ -123,7 +124,8 @@ class World:
         self.fleet: Fleet = Fleet()
         options = parse_options("memcached-operator", "memcached", [f"--agent-image={agent_image}"], {})
         workloads = like.harness.workloads if like else None
-        self.harness: Harness = Harness(controller(options, self.fleet.connect), workloads=workloads)
+        self.harness: Harness = Harness(controller(options, self.fleet.connect, self.fleet.attest), workloads=workloads)
+        self.fleet.volumes = partial(mounted_secrets, self.harness.server)
 
     def deployment_with(self, digest: str) -> Obj:
         """Return the Deployment as the operator applied it, with another digest of the Secrets."""
@@ -247,7 +249,7 @@ async def test_server_that_cannot_be_inspected_after_a_change_of_users_is_a_warn
     world.fleet.unreachable.add(world.harness.server.objects(POD)[0][1]["status"]["podIP"])
     world.apply_secret(secret("users", users="app:other\n"))
     message = (await world.reconcile_again())["status"]["conditions"][0]["message"]
-    assert "1 of 2 servers accept the users in the Secret." in message
+    assert "servers have loaded the users in the Secret." in message
     assert "is unreachable: no route" in message
 
 

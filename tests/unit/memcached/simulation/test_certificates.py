@@ -31,7 +31,7 @@ from tests.unit.memcached.fake_servers import certificate, signer, tls_secret
 
 REAL = dataclasses.replace(
     MEMCACHED,
-    controller=lambda servers: controller(OPTIONS, servers.connect),
+    controller=lambda servers: controller(OPTIONS, servers.connect, servers.attest),
     serves=(*MEMCACHED.serves, CERTIFICATE),
 )
 """Subject whose certificates depend on the world's time."""

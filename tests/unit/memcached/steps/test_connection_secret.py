@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.testing.harness.harness import NAMESPACE, Harness
-from tests.unit.memcached.fake_servers import Fleet, secret
+from tests.unit.memcached.fake_servers import Fleet, mounted_secrets, secret
 
 NAME = "cache-connection"
 
@@ -19,7 +20,10 @@ NAME = "cache-connection"
 def operator(*flags: str, fleet: Fleet | None = None) -> Harness:
     agent = "--agent-image=example.com/operator:1"
     options = parse_options("memcached-operator", "memcached", [agent, *flags], {})
-    return Harness(controller(options, (fleet or Fleet()).connect))
+    servers = fleet or Fleet()
+    harness = Harness(controller(options, servers.connect, servers.attest))
+    servers.volumes = partial(mounted_secrets, harness.server)
+    return harness
 
 
 async def applied(harness: Harness, **spec: Any) -> Obj:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from operators.memcached.operator import controller
@@ -13,7 +14,7 @@ from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.steps.passwords import ROTATE
 from shared.testing.harness.harness import NAMESPACE, Harness
-from tests.unit.memcached.fake_servers import Fleet, secret
+from tests.unit.memcached.fake_servers import Fleet, mounted_secrets, secret
 from tests.unit.memcached.world import NOW
 
 NAME = "cache-auth"
@@ -23,10 +24,11 @@ class Lab:
     """A Memcached with a generated password, whose servers load the file of the Secret when `loads` is called."""
 
     def __init__(self, *flags: str) -> None:
-        self.now, self.fleet = NOW, Fleet(users=set())
+        self.now, self.fleet = NOW, Fleet()
         agent = "--agent-image=example.com/operator:1"
         options = parse_options("memcached-operator", "memcached", [agent, *flags], {})
-        self.harness = Harness(controller(options, self.fleet.connect), clock=lambda: self.now)
+        self.harness = Harness(controller(options, self.fleet.connect, self.fleet.attest), clock=lambda: self.now)
+        self.fleet.volumes = partial(mounted_secrets, self.harness.server)
 
     async def apply(self, **spec: Any) -> Obj:
         self.harness.apply("cache", **({"size": 2, "auth": {}} | spec))
@@ -76,7 +78,7 @@ async def test_password_is_generated_once() -> None:
     (line,) = lab.lines
     assert re.fullmatch(r"memcached:[0-9a-f]{64}", line)
     assert lab.connected == line
-    (volume,) = lab.harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["template"]["spec"]["volumes"]
+    volume, _ = lab.harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["template"]["spec"]["volumes"]
     assert volume["secret"]["secretName"] == NAME
     await lab.apply(size=3)
     await lab.resync()
