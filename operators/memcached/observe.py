@@ -15,10 +15,11 @@ from operators.memcached.security.certificates import ServedCertificate, inspect
 from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import Secrets, read_secrets
 from operators.memcached.security.users import AcceptedUsers, Attest, inspect_users
+from operators.memcached.security.versions import inspect_version
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY, POD, Key, Kind, Obj
-from shared.kubernetes.pods import Pod
+from shared.kubernetes.pods import Pod, container_status
 from shared.runtime.cache import Cache
 from shared.steps import connection
 from shared.steps.connection import ConnectionSecret
@@ -83,6 +84,12 @@ class Workload:
         """Port at which the sidecar of each pod attests what its server runs; None if it attests nothing."""
         return {pod["metadata"]["name"]: attestation_port(pod) for pod in self.pod_objs}
 
+    @cached_property
+    def image_ids(self) -> Mapping[str, str]:
+        """ID of the image that the server of each pod runs, by pod; without those that are unknown."""
+        statuses = {pod["metadata"]["name"]: container_status(pod, CONTAINER) for pod in self.pod_objs}
+        return {name: found["imageID"] for name, found in statuses.items() if found.get("imageID")}
+
     def mounting(self, secret: str) -> frozenset[str]:
         """Return the names of the pods that mount a Secret."""
         return frozenset(
@@ -121,6 +128,7 @@ class Observed:
         secrets: contents of the Secrets that the spec names.
         served_certificates: certificates of the ready servers, by pod; empty if no inspection was necessary.
         accepted_users: whether the ready servers accept the users in the Secret, by pod; likewise.
+        server_images: version that servers of each running image report, by the ID of the image, as far as it is known.
         connection: the Secret for clients; None if it was not read.
     """
 
@@ -132,6 +140,7 @@ class Observed:
     secrets: Secrets = field(default_factory=Secrets)
     served_certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
     accepted_users: Mapping[str, AcceptedUsers] = field(default_factory=dict)
+    server_images: Mapping[str, str] = field(default_factory=dict)
     connection: ConnectionSecret | None = None
 
 
@@ -175,6 +184,7 @@ async def _observe(connect: Connect, attest: Attest, resource: Memcached, cache:
         secrets=secrets,
         served_certificates=await _served_certificates(access, resource, workload),
         accepted_users=await _accepted_users(access, attest, resource, workload),
+        server_images=await _server_images(access, attest, resource, workload),
         connection=connected,
     )
 
@@ -228,6 +238,17 @@ async def _accepted_users(
         return {}
     ports = workload.attestation_ports
     return await _of_ready(workload, lambda pod: inspect_users(access, attest, pod.address, ports.get(pod.name)))
+
+
+async def _server_images(access: Access, attest: Attest, resource: Memcached, workload: Workload) -> dict[str, str]:
+    """Query one ready server of each running image whose version the status does not record."""
+    ids, ports = workload.image_ids, workload.attestation_ports
+    known = {image: version for image, version in resource.server_images.items() if image in ids.values()}
+    queried = {ids[pod.name]: pod for pod in workload.ready if pod.name in ids and ids[pod.name] not in known}
+    found = await asyncio.gather(
+        *(inspect_version(access, attest, pod.address, ports.get(pod.name)) for pod in queried.values())
+    )
+    return known | {image: version for image, version in zip(queried, found, strict=True) if version}
 
 
 _Report = TypeVar("_Report")

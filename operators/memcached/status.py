@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from operators.memcached.api.catalogue import lowest
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
 from operators.memcached.objects.names import owner
@@ -16,6 +17,9 @@ from shared.kubernetes.ownership import selector_text
 from shared.runtime.settings import Settings
 from shared.status.progress import Work
 from shared.steps import connection
+
+MAX_IMAGES = 32
+"""Maximum number of running images in the status; more than two run only if nodes have pulled different ones."""
 
 
 def report(settings: Settings, resource: Memcached, facts: Assessment, phase: str) -> Obj:
@@ -32,7 +36,13 @@ def report(settings: Settings, resource: Memcached, facts: Assessment, phase: st
         "nodes": [pod.name for pod in workload.current],
         "servers": list(facts.servers),
     }
-    checked = {"certificate": _certificate(resource, facts), "users": facts.loaded_users}
+    images = dict(sorted(facts.observed.server_images.items())[:MAX_IMAGES])
+    checked = {
+        "serverVersion": lowest(images.values()),
+        "serverImages": images,
+        "certificate": _certificate(resource, facts),
+        "users": facts.loaded_users,
+    }
     present = connection_secret.connection(resource, facts)
     found |= connection.status(own, COMPONENT, present, facts.observed.connection, resource.reported)
     return found | {name: value for name, value in checked.items() if value}

@@ -137,7 +137,7 @@ CONDITIONS = (
 def common(obj: Obj) -> Iterator[Sample]:
     """Return the samples of a resource that do not depend on its kind."""
     metadata, status = obj["metadata"], obj.get("status") or {}
-    yield INFO(1, status.get("version") or "")
+    yield INFO(1, status.get("serverVersion") or status.get("version") or "")
     if phase := status.get("phase"):
         yield PHASE(1, phase)
     yield GENERATION(metadata.get("generation", 0))

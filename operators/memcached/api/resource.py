@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Annotated
 
 from pydantic import Field
 
-from operators.memcached.api.catalogue import MEMCACHED, features_of
+from operators.memcached.api.catalogue import MEMCACHED, features_of, version_of
 from operators.memcached.api.spec import DEFAULT_VERSION, STOP_SECONDS, VERSION, MemcachedSpec
 from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource, Scale
-from shared.api.image import Image
 from shared.api.spec import (
     BINDING,
     INT32,
@@ -56,6 +56,14 @@ class MemcachedStatus(Status):
     selector: str | None = Field(None, description="Label selector of the servers' pods, for autoscalers.")
     image: str | None = Field(None, description="Image of the servers, from spec.image or spec.version.")
     version: str | None = Field(None, description="Tag of the image, or its digest if it has no tag.")
+    server_version: str | None = Field(
+        None, description="Lowest version that a running server reports. Absent until one was queried."
+    )
+    server_images: Annotated[dict[str, str], Field(max_length=32)] = Field(
+        default_factory=dict,
+        description="Version that servers of each running image report, by the ID of the image. One server is queried "
+        "for each new image, because a tag may name another version at any time.",
+    )
     certificate: str | None = Field(
         None,
         description="SHA-256 fingerprint of the certificate that all servers served when they were last checked. "
@@ -126,6 +134,11 @@ class Memcached(CustomResource[MemcachedSpec]):
         return tuple(self.reported.get("servers") or ())
 
     @property
+    def server_images(self) -> dict[str, str]:
+        """Versions in `status.serverImages`, by the ID of the image."""
+        return dict(self.reported.get("serverImages") or {})
+
+    @property
     def certificate(self) -> str:
         """Fingerprint in `status.certificate`: the certificate that all servers last served; empty if there is none."""
         return str(self.reported.get("certificate") or "")
@@ -188,10 +201,7 @@ def review(new: Obj, old: Obj | None) -> Review:
 
 def _notes(resource: Memcached) -> list[str]:
     spec = resource.spec
-    try:
-        version = Image.parse(spec.image_reference("memcached")).version
-    except ValueError:  # rejected by the rules
-        return []
+    version = version_of(spec.image_reference("memcached"))
     return MEMCACHED.notes(version, features_of(as_object(spec)))
 
 
@@ -217,10 +227,7 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
         warnings += spec.tls.issuer.warnings("servers accept each of them from clients")
     if spec.warm_restart:
         warnings += spec.short_stop(STOP_SECONDS, "its items are lost")
-    try:
-        version = Image.parse(spec.image_reference("memcached")).version
-    except ValueError:  # rejected by the rules
-        return warnings
+    version = version_of(spec.image_reference("memcached"))
     return [*warnings, *MEMCACHED.warnings(version, features_of(as_object(spec)))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from shared.kubernetes.errors import NotFound
@@ -35,11 +35,13 @@ class ProcessStatus:
             "ErrImagePull: not found").
         termination_message: message of containers that terminated and are restarted.
         exits: terminated containers that are not restarted, by name, including init containers. The pod is complete.
+        image_id: ID of the image that the containers run; empty if the kubelet has not reported it.
     """
 
     pod_problem: str = ""
     termination_message: str = ""
     exits: Mapping[str, Exit] = field(default_factory=dict)
+    image_id: str = ""
 
 
 @runtime_checkable
@@ -143,7 +145,7 @@ class Kubelet:
             known = pod["status"] | {"podIP": ip}
             files = self._files(pod) if isinstance(self.processes, FileReaders) else {}
             fate = self.processes.run(pod | {"status": known}, claims | files)
-            fate = ProcessStatus(fate.pod_problem or pod_problem, fate.termination_message, fate.exits)
+            fate = replace(fate, pod_problem=fate.pod_problem or pod_problem)
         return self._report(pod, self._status(pod, fate, ip))
 
     def _claims(self, pod: Obj) -> tuple[dict[str, Obj], str]:
@@ -233,6 +235,8 @@ class Kubelet:
             "restartCount": known.get("restartCount", 0) + crashed,
             "state": known["state"] if same else state,
         }
+        if fate.image_id:
+            status["imageID"] = fate.image_id
         before = known.get("lastState", {})
         if fate.termination_message or before:
             status["lastState"] = (

@@ -48,6 +48,8 @@ class Servers(Fleet):
         emptied: number of servers that ended with their items.
         loaded: times at which servers loaded their files, by address.
         clock: clock of the world.
+        images: version of the program that a pod has pulled, by its UID.
+        programs: version of the program in an image, if it is not that of its tag.
     """
 
     filled: set[str] = field(default_factory=set)
@@ -55,6 +57,8 @@ class Servers(Fleet):
     loaded: dict[str, datetime] = field(default_factory=dict)
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     reads_files: bool = True
+    images: dict[str, str] = field(default_factory=dict)
+    programs: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
 
@@ -77,8 +81,12 @@ class Servers(Fleet):
             for known in (self.served, self.trusted):
                 known.pop(address, None)
             self.load(address)
-        readiness = pod["spec"]["containers"][0]["readinessProbe"]
-        return ProcessStatus("Unready" if address in self.hung and "httpGet" in readiness else "")
+        server = pod["spec"]["containers"][0]
+        hangs = address in self.hung and "httpGet" in server["readinessProbe"]
+        if uid not in self.images:
+            self.images[uid] = self.programs.get(server["image"]) or server["image"].rpartition(":")[2]
+        self.versions[address] = version = self.images[uid]
+        return ProcessStatus("Unready" if hangs else "", image_id=f"sha256:{version}")
 
     def _mount(self, address: str, pod: Obj, secret: Obj | None) -> None:
         """Update the files of a server at once; without the Secret, they stay as they are."""
