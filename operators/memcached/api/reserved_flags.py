@@ -61,6 +61,9 @@ REFUSED_WITH_TLS = _flags("Z", "enable-ssl", options="ssl_(chain_cert|key|keyfor
 REFUSED_WITH_WARM_RESTART = _flags("eL", "memory-file", "enable-largepages")
 """Flags that conflict with spec.warmRestart."""
 
+FLUSH_DISABLED, DUMPS_DISABLED = _flags("F", "disable-flush-all"), _flags("X", "disable-dumping")
+"""Flags without which every client can empty a server (flush_all), or list all its keys (lru_crawler metadump)."""
+
 EXTERNAL_STORAGE = rf"^(.*[,=]|-[{_BARE}]*o)?ext_.*$"
 """Options of -o that set up external storage: they need a writable volume, which spec.extstore mounts."""
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from operators.memcached.api.catalogue import MEMCACHED, features_of, version_of
+from operators.memcached.api.reserved_flags import DUMPS_DISABLED, FLUSH_DISABLED
 from operators.memcached.api.spec import DEFAULT_VERSION, STOP_SECONDS, VERSION, MemcachedSpec
 from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource, Scale
 from shared.api.spec import (
@@ -202,7 +203,14 @@ def review(new: Obj, old: Obj | None) -> Review:
 def _notes(resource: Memcached) -> list[str]:
     spec = resource.spec
     version = version_of(spec.image_reference("memcached"))
-    return MEMCACHED.notes(version, features_of(as_object(spec)))
+    allowed = {"-F": ("flush_all", FLUSH_DISABLED), "-X": ("key dumps", DUMPS_DISABLED)}
+    missing = {
+        flag: what
+        for flag, (what, pattern) in allowed.items()
+        if not any(re.match(pattern, argument) for argument in spec.extra_args)
+    }
+    notes = [f"clients may use {', '.join(missing.values())} (extraArgs {', '.join(missing)})"] if missing else []
+    return notes + MEMCACHED.notes(version, features_of(as_object(spec)))
 
 
 def _configuration_warnings(resource: Memcached) -> list[str]:

@@ -9,6 +9,7 @@ A statistic that the server does not return gives no sample: only servers with e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -244,6 +245,11 @@ SLAB = (
 )
 """Metrics of `stats slabs` and `stats items`, each with the label slab."""
 
+_NUMBER = re.compile(r"-?[0-9]{1,40}([.][0-9]{1,40})?", re.ASCII)
+"""Numbers as memcached writes them. Python accepts more, such as 1_000 and infinity, at which a scrape would fail."""
+
+_COUNT = re.compile(r"[0-9]{1,20}", re.ASCII)
+
 _BOOLEANS = {"yes": "1", "on": "1", "no": "0", "off": "0"}
 
 
@@ -310,7 +316,7 @@ def _stats_by_slab(slabs: Stats, items: Stats) -> dict[str, dict[str, str]]:
 def _with_set_hits(stats: Stats) -> Stats:
     """Add set_hits: memcached counts each `cas` as a `set` too. Slab classes have no cas_misses."""
     counted = [stats.get(stat, "0") for stat in ("cmd_set", "cas_hits", "cas_misses", "cas_badval")]
-    if "cmd_set" not in stats or not all(map(str.isdecimal, counted)):
+    if "cmd_set" not in stats or not all(map(_COUNT.fullmatch, counted)):
         return stats
     total, *cas = map(int, counted)
     return {**stats, "set_hits": str(total - sum(cas))}
@@ -323,7 +329,7 @@ def _with_usable_connections(settings: Stats, server: Stats) -> Stats:
     which curr_connections leaves out.
     """
     most, reserved = settings.get("maxconns", ""), server.get("reserved_fds", "")
-    if not (most.isdecimal() and reserved.isdecimal()):
+    if not (_COUNT.fullmatch(most) and _COUNT.fullmatch(reserved)):
         return settings
     return {**settings, "maxconns": str(max(int(most) - int(reserved) - 1, 1))}
 
@@ -332,11 +338,7 @@ def _number(text: str) -> str | None:
     """Return a value in Prometheus's format; None if it is not a number, such as `(null)`."""
     if text in _BOOLEANS:
         return _BOOLEANS[text]
-    try:
-        float(text)
-    except ValueError:
-        return None
-    return text
+    return text if _NUMBER.fullmatch(text) else None
 
 
 def _format_labels(labels: Mapping[str, str]) -> str:

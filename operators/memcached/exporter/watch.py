@@ -50,6 +50,8 @@ HUNG_SECONDS, HUNG_REQUESTS = 120.0, 15
 RETRY_SECONDS = 30.0
 """Time until a server that has not loaded its users file gets the signal again."""
 
+MAX_DIGITS = 20
+
 LATE_SECONDS = 2.0
 """Delay of the sidecar's own work from which on it may be the sidecar that was too slow, and not the server."""
 
@@ -154,7 +156,7 @@ class Watch:
         if now - self._inspected >= CERTIFICATE_SECONDS:
             self._inspected = now
             await self._inspect()
-        if (uptime := stats.get("uptime", "")).isdecimal():
+        if (uptime := stats.get("uptime", "")).isdecimal() and len(uptime) < MAX_DIGITS:
             await self._prove(int(uptime))
 
     async def _stats(self, now: float) -> dict[str, str]:

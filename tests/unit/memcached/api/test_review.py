@@ -21,7 +21,7 @@ from tests.support.memcached.cases import ACCEPTED, CHANGES, REFUSED
 
 
 def obj(name: str = "cache", **spec: Any) -> Obj:
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"size": 3, **spec}}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"size": 3, "extraArgs": ["-FX"], **spec}}
 
 
 def of(case: Case) -> Obj:
@@ -188,3 +188,34 @@ def test_version_with_known_weaknesses_causes_a_warning() -> None:
     assert warnings_of(obj(image="a.b/memcached:1.6.42")) == ""
     assert "has 1 known weakness" in warnings_of(obj(version="1.6.42", auth={"secretName": "a"}))
     assert warnings_of(obj(image="a.b/memcached")) == "", "nothing is known of it"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "note"),
+    [
+        ([], "clients may use flush_all, key dumps (extraArgs -F, -X)"),
+        (["-F"], "clients may use key dumps (extraArgs -X)"),
+        (["-vX"], "clients may use flush_all (extraArgs -F)"),
+        (["--disable-dumping", "-v", "--disable-flush-all"], ""),
+        (["-FX"], ""),
+    ],
+)
+def test_commands_that_harm_other_clients_are_noted(arguments: list[str], note: str) -> None:
+    notes = ADMISSION.review(obj(extraArgs=arguments), None).notes
+    assert [each for each in notes if "clients may use" in each] == ([note] if note else [])
+
+
+@pytest.mark.parametrize(
+    ("spec", "noted"),
+    [
+        ({"version": "1.6.18"}, True),
+        ({"version": "1.6.18-alpine"}, True),
+        ({"image": "registry.example.com/mirror/memcached:1.6.18"}, True),
+        ({"version": "1.6"}, False),
+        ({"version": "latest"}, False),
+        ({"image": "registry.example.com/cache:1.0.3"}, False),
+        ({"image": f"memcached:1.6.18@sha256:{'0' * 64}"}, False),
+    ],
+)
+def test_only_an_exact_tag_of_memcached_names_a_version_with_weaknesses(spec: Obj, noted: bool) -> None:
+    assert any("known weakness" in each for each in ADMISSION.review(obj(**spec), None).notes) == noted

@@ -50,6 +50,14 @@ def exporter_of(to: Fake, *flags: str) -> Exporter:
     return Exporter(partial(connect, parse_options([f"--address=127.0.0.1:{to.port}", "--timeout=0.3", *flags])))
 
 
+@pytest.mark.parametrize("text", ["1_000", "nan", "infinity", "1e999", "٣", " 1", "", "+1", "0x1", "9" * 5000])
+def test_number_that_only_python_accepts_gives_no_sample(text: str) -> None:
+    """Prometheus would reject the whole scrape, with the metrics of the server that are right."""
+    server = {"curr_items": text, "cmd_set": text, "cas_hits": text, "reserved_fds": text, "uptime": "7"}
+    found = samples(metrics.exposition(server, {"maxconns": text}, {}, {}))
+    assert found == {'memcached_version{version=""}': 1, "memcached_uptime_seconds_total": 7}
+
+
 def test_connections_that_the_server_reserves_for_itself_are_not_available_to_clients() -> None:
     """A server with -c 64 and 4 threads rejects connections from 43 on, which is less than 90 percent of 64."""
     found = samples(metrics.exposition({"reserved_fds": "20", "curr_connections": "40"}, {"maxconns": "64"}, {}, {}))
