@@ -97,8 +97,8 @@ class Assessment:
 
     @cached_property
     def refreshable_servers(self) -> frozenset[str]:
-        """Names of the servers that mount the Secret that the spec names: others would not load its certificate."""
-        return self.observed.workload.mounting(server_secret(self.resource))
+        """Names of the servers that mount the certificate of the spec, or its copy: others would not load it."""
+        return self.observed.workload.mounting(self.observed.secrets.mounts or server_secret(self.resource))
 
     @cached_property
     def successor_loads_from(self) -> datetime | None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.objects.names import server_hosts
-from operators.memcached.objects.pod import CONTAINER, attestation_port, reloads_users
+from operators.memcached.objects.pod import CONTAINER, attestation_port, mounted_certificate, reloads_users
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
 from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import Secrets, read_secrets
@@ -170,7 +170,8 @@ async def _observe(connect: Connect, attest: Attest, resource: Memcached, cache:
     is_new = resource.is_new and resource.spec.auth is None
     connected = await connection.read(kube, cache, resource.obj, is_new=is_new)
     is_former = workload.obj is not None and not reloads_users(workload.obj["spec"]["template"])
-    secrets = await read_secrets(resource, kube, connected, hashes_users=is_former)
+    mounted = mounted_certificate(workload.obj["spec"]["template"]) if workload.obj is not None else None
+    secrets = await read_secrets(resource, kube, connected, mounted, hashes_users=is_former)
     port = workload.port or resource.spec.container_port
     access = Access(connect, port, secrets, resource.certificate, server_hosts(resource))
     return Observed(

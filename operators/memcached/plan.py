@@ -22,6 +22,7 @@ from operators.memcached.steps.certificate_refresh import refresh_certificates
 from operators.memcached.steps.connection_secret import claim_name, connection, ensure_connection
 from operators.memcached.steps.generated_users import provide_users
 from operators.memcached.steps.issuing import create_certificates, renew_certificates
+from operators.memcached.steps.mounted_certificate import copy_certificate, renew_copy, report_withheld_certificate
 from operators.memcached.steps.provisioning import (
     ensure_autoscaler,
     ensure_disruption_budget,
@@ -72,6 +73,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             partial(keep_attestation_key, settings),  # by which sidecars prove what servers have loaded
             partial(ensure_network_policy, settings),  # access to the ports, before servers exist
             partial(ensure_service, settings),  # before the servers that have its DNS names
+            partial(copy_certificate, settings),  # of another issuer, which servers mount
             require_valid_certificates,  # new servers would help no client
             partial(ensure_servers, settings),  # Deployment or StatefulSet
             partial(ensure_disruption_budget, settings),
@@ -81,6 +83,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
             partial(await_users, settings),  # servers reload a changed users file without a restart
+            report_withheld_certificate,  # one that has ended is not copied
             report_certificate_without_name,  # of servers that have passwords
             report_ending_certificates,  # of servers that match the spec
         )
@@ -90,6 +93,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
         return (
             (partial(ensure_connection, self.settings),),  # a copy for clients, on which no server depends
             (partial(refuse_unproven_writes, self._own_secrets, renew),),  # certificates of running servers
+            (partial(refuse_unproven_writes, self._own_secrets, partial(renew_copy, self.settings)),),  # its copy
             (refresh_certificates,),  # without a restart
         )
 

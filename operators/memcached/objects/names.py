@@ -28,6 +28,11 @@ def server_secret(resource: Memcached) -> str:
     return (tls.secret_name or "") if tls.mode == "secret" else secret_names.server_secret(resource.name)
 
 
+def mounted_secret(resource: Memcached) -> str:
+    """Return the Secret with the copy of a certificate of other issuers, which the servers mount."""
+    return f"{resource.name}-server-mounted"
+
+
 def client_secret(resource: Memcached) -> str:
     """Return the Secret with the certificate of clients; with mode secret, clients have their own."""
     return server_secret(resource) if resource.spec.tls_mode == "secret" else secret_names.client_secret(resource.name)

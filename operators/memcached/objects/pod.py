@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from operators.memcached.api.reserved_flags import BY_FIELD
 from operators.memcached.api.resource import Memcached
 from operators.memcached.api.spec import STOP_SECONDS, Extstore
-from operators.memcached.objects.names import attestation_secret, server_secret, users_secret
+from operators.memcached.objects.names import attestation_secret, users_secret
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import Obj
@@ -99,12 +99,19 @@ def sidecar_image(workload: Obj) -> str:
     return next((found["image"] for found in containers if found["name"] in (EXPORTER, RELOADER)), "")
 
 
-def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: str) -> Obj:
+def mounted_certificate(template: Obj) -> str:
+    """Return the Secret with the certificate that the servers of a template mount; empty without TLS."""
+    volumes = template["spec"].get("volumes", ())
+    return next((str(each["secret"]["secretName"]) for each in volumes if each["name"] == "tls"), "")
+
+
+def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: str, certificate: str) -> Obj:
     """Return the pod template of the servers.
 
     Args:
         image: image of memcached.
         digest: digest of the data that servers read only at startup; empty if there is none.
+        certificate: name of the Secret with the certificate to mount; empty without TLS.
     """
     spec = resource.spec
     metadata: Obj = {"labels": spec.labels | own.labels(COMPONENT)}
@@ -131,7 +138,7 @@ def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: s
     }
     if reloads or attests:
         pod_spec["shareProcessNamespace"] = True  # the sidecar runs as the same user, and may send signals
-    if volumes := _volumes(resource, has_key=reloads and attests and sidecar.has_key):
+    if volumes := _volumes(resource, certificate, has_key=reloads and attests and sidecar.has_key):
         pod_spec["volumes"] = volumes
     return {"metadata": metadata, "spec": spec.extended(pod_spec)}
 
@@ -238,10 +245,11 @@ def arguments(resource: Memcached) -> list[str]:
     return [*flags, *spec.extra_args]
 
 
-def _volumes(resource: Memcached, *, has_key: bool) -> list[Obj]:
+def _volumes(resource: Memcached, certificate: str, *, has_key: bool) -> list[Obj]:
     """Return the volumes.
 
     Args:
+        certificate: name of the Secret with the certificate.
         has_key: whether the sidecar has the key of the digests.
     """
     spec, volumes = resource.spec, []
@@ -249,7 +257,7 @@ def _volumes(resource: Memcached, *, has_key: bool) -> list[Obj]:
         volumes.append(_secret("auth", users_secret(resource), USERS_KEY))
     if spec.encrypts:
         authority = (AUTHORITY_KEY,) if spec.needs_client_certificate else ()
-        volumes.append(_secret("tls", server_secret(resource), CERTIFICATE_KEY, PRIVATE_KEY, *authority))
+        volumes.append(_secret("tls", certificate, CERTIFICATE_KEY, PRIVATE_KEY, *authority))
     if has_key:
         volumes.append(_secret("attestation", attestation_secret(resource), ATTESTATION_KEY))
     if spec.warm_restart:  # items, and the .meta file that a stop writes

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.objects.names import attestation_secret, server_hosts, server_secret, users_secret
+from operators.memcached.objects.names import (
+    attestation_secret,
+    mounted_secret,
+    server_hosts,
+    server_secret,
+    users_secret,
+)
 from operators.memcached.objects.pod import ATTESTATION_KEY, USERS_KEY
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
 from shared.api.memo import remembered
@@ -19,9 +25,10 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, content_of, digest, find, key_of
 from shared.pki import certs
+from shared.pki.copies import CopiedCertificate, TrustedCertificate
 from shared.pki.secret_checks import CONTROL_CHARACTER, SecretProblem, UnusableSecret, certificate_of, texts
 from shared.pki.secret_names import authority_secret
-from shared.pki.stores import authorities_of, certificate_secrets, validities
+from shared.pki.stores import authorities_of, certificate_secrets, certificates_in, issued_in, validities
 from shared.pki.threads import evaluate
 from shared.pki.validity import Validity
 from shared.status.observed_secrets import versions_of
@@ -61,6 +68,9 @@ class Secrets:
             used; None if they are unknown, or if the servers cannot be verified.
         attestation_key: key of the digests by which sidecars attest the users file that a server has loaded; empty if
             there is none.
+        mounts: Secret with the certificate that servers mount, and to which `pair` and `validity` belong: the copy, or
+            the original for servers of an earlier release; empty without TLS.
+        copied: a certificate of another issuer, with its copy; None without one.
         unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
     """
 
@@ -79,6 +89,8 @@ class Secrets:
     missing_name: str = ""
     remembered: tuple[str, str] | None = field(default=None, repr=False)
     attestation_key: str = field(default="", repr=False)
+    mounts: str = ""
+    copied: CopiedCertificate | None = field(default=None, repr=False)
     unproven: tuple[Obj, ...] = field(default=(), repr=False)
 
     @property
@@ -125,18 +137,19 @@ def fingerprint(certificate: bytes) -> str:
 
 
 async def read_secrets(
-    resource: Memcached, kube: Kube, connected: ConnectionSecret, *, hashes_users: bool = False
+    resource: Memcached, kube: Kube, connected: ConnectionSecret, mounted: str | None, *, hashes_users: bool = False
 ) -> Secrets:
     """Read the Secrets that the spec names from the API server, and parse them.
 
     Args:
         connected: the Secret for clients.
+        mounted: Secret with the certificate that the servers mount; None if there are none.
         hashes_users: whether the plan needs the digest of the users file, which takes long.
     """
     names, made = {users_secret(resource), *_certificates(resource)} - {""}, made_secrets(resource)
     found = await find(kube, resource.namespace, names | made)
     usable = secret_provenance.usable(resource.obj, made, found)
-    secrets = await evaluate(_parsed, resource, usable, hashes_users=hashes_users)
+    secrets = await evaluate(_parsed, resource, usable, mounted, hashes_users=hashes_users)
     key = content_of(usable.get(attestation_secret(resource))).get(ATTESTATION_KEY, "")
     unproven = secret_provenance.unproven(resource.obj, made, found)
     secrets = replace(secrets, attestation_key=key, unproven=unproven)
@@ -147,11 +160,41 @@ async def read_secrets(
     return replace(secrets, remembered=(user, password) if user and password else None)
 
 
-def _parsed(resource: Memcached, found: Mapping[str, Obj | None], *, hashes_users: bool) -> Secrets:
-    secrets = parse_secrets(resource, found)
+def _parsed(
+    resource: Memcached, found: Mapping[str, Obj | None], mounted: str | None, *, hashes_users: bool
+) -> Secrets:
+    secrets = _as_mounted(resource, found, mounted)
     if hashes_users:
         secrets.startup_digest(resource.uid, with_users=True)
     return secrets
+
+
+def _as_mounted(resource: Memcached, found: Mapping[str, Obj | None], mounted: str | None) -> Secrets:
+    """Return the contents of the Secrets, with the certificate that servers mount: the copy, if they mount that.
+
+    Problems are those of the original, too, which a user has to correct.
+    """
+    given, source, name = parse_secrets(resource, found), server_secret(resource), mounted_secret(resource)
+    given = replace(given, mounts=source)
+    if not has_copy(resource):
+        return given
+    copied = CopiedCertificate(source, name, _trusted(found.get(source)), _trusted(found.get(name)))
+    given = replace(given, copied=copied)
+    if copied.copy is None or mounted not in (None, name):
+        return given
+    copy = parse_secrets(resource, {**found, source: found[name]})
+    problem, versions = given.problem or copy.problem, given.versions
+    return replace(copy, problem=problem, versions=versions, found=found, copied=copied, mounts=name)
+
+
+def has_copy(resource: Memcached) -> bool:
+    """Whether servers mount a copy of their certificate, because others replace the original."""
+    return resource.spec.tls_mode in ("secret", "certManager")
+
+
+def _trusted(secret: Obj | None) -> TrustedCertificate | None:
+    issued = issued_in(secret)
+    return TrustedCertificate(issued.pair, certificates_in(secret)) if issued is not None else None
 
 
 def made_secrets(resource: Memcached) -> set[str]:
@@ -160,6 +203,7 @@ def made_secrets(resource: Memcached) -> set[str]:
     made = {attestation_secret(resource)} if auth is not None else set()
     made |= {users_secret(resource)} if auth is not None and not auth.secret_name else set()
     certificates = _certificates(resource) if resource.spec.tls_mode == "self" else ()
+    made |= {mounted_secret(resource)} if has_copy(resource) else set()
     return made | {*certificates} | former_secrets(resource)
 
 

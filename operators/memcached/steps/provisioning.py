@@ -7,17 +7,19 @@ from datetime import datetime
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
 from operators.memcached.objects import autoscaler, deployment, disruption_budget, network_policy, service, stateful_set
-from operators.memcached.objects.names import owner, server_secret
+from operators.memcached.objects.names import mounted_secret, owner, server_secret
 from operators.memcached.objects.pod import (
     CONTAINER,
     EXPORTER,
     RELOADER,
     SECRETS,
     Sidecar,
+    mounted_certificate,
     pod,
     sidecar_image,
 )
 from operators.memcached.reasons import CERTIFICATE_WITHOUT_NAME, NO_EXPORTER_IMAGE
+from operators.memcached.security.secrets import has_copy
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step
@@ -99,20 +101,26 @@ def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, n
         *((AFFINITY,) if resource.spec.affinity is not None else ()),
     )
 
-    def made(sidecar: Sidecar) -> Obj:
-        built = _workload(settings, resource, facts, sidecar)
+    def made(sidecar: Sidecar, certificate: str) -> Obj:
+        built = _workload(settings, resource, facts, sidecar, certificate)
         pods = facts.observed.workload.pod_objs
         resizes = can_resize(built, current, pods, CONTAINER, settings.operator, now)
         parts = (*deferred, RESOURCES) if resizes else deferred
         return keep_deferred(built, current, parts, settings.operator, from_spec=from_spec)
 
+    original = server_secret(resource)
+    copies = has_copy(resource) and settings.write_secrets
     newest = Sidecar(image, *((True, True, settings.write_secrets) if image else ()))
     if current is not None:
-        running = made(Sidecar.of(current["spec"]["template"], image))  # as an earlier release made it
+        template = current["spec"]["template"]  # as an earlier release made it
+        mounts_copy = has_copy(resource) and mounted_certificate(template) == mounted_secret(resource)
+        running = made(Sidecar.of(template, image), mounted_secret(resource) if mounts_copy else original)
         if not restarts_pods(running, current, settings.operator):
             return Step.do(Apply(kind, running, unchanged=True))
     # A stale plan could replace servers.
-    return Step.do(Apply(kind, made(newest), unchanged=current is not None))
+    return Step.do(
+        Apply(kind, made(newest, mounted_secret(resource) if copies else original), unchanged=current is not None)
+    )
 
 
 def resize_servers(resource: Memcached, facts: Assessment, now: datetime) -> Step:
@@ -128,11 +136,11 @@ def _sidecar_image(settings: Settings, resource: Memcached, current: Obj | None)
     return resource.spec.metrics_image or settings.agent_image or (sidecar_image(current) if current else "")
 
 
-def _workload(settings: Settings, resource: Memcached, facts: Assessment, sidecar: Sidecar) -> Obj:
+def _workload(settings: Settings, resource: Memcached, facts: Assessment, sidecar: Sidecar, certificate: str) -> Obj:
     """Return the Deployment or StatefulSet."""
     own, workload = owner(resource, settings.operator), facts.observed.workload
     image = resource.spec.image_reference(settings.image_repository)
-    template = pod(resource, own, image, sidecar, _startup_digest(resource, facts, sidecar))
+    template = pod(resource, own, image, sidecar, _startup_digest(resource, facts, sidecar), certificate)
     build = stateful_set.stateful_set if workload.kind == STATEFUL_SET else deployment.deployment
     return build(resource, own, template)
 

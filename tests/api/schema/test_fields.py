@@ -165,6 +165,7 @@ def desired(world: World, kind: Kind, spec: Obj) -> Obj:
         resource.spec.image_reference("memcached"),
         template.Sidecar("exporter:1", reloads=True),
         "digest",
+        "cache-tls",
     )
     made = {
         SERVICE: service.service(resource, own),

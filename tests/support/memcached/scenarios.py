@@ -75,7 +75,10 @@ class Servers(Fleet):
     def run(self, pod: Obj, volumes: Mapping[str, Obj]) -> ProcessStatus:
         address, uid = pod["status"]["podIP"], pod["metadata"]["uid"]
         self._mount(address, pod, volumes.get("tls"))
+        former = self.secrets.get(address, {}).get("auth")
         self.secrets[address] = {name: content_of(volume) for name, volume in volumes.items()}
+        if uid in self.filled and former != self.secrets[address].get("auth"):
+            self.load(address)  # SIGHUP: since 1.6.40, memcached then loads its certificate too
         if uid not in self.filled:
             self.filled.add(uid)
             for known in (self.served, self.trusted):

@@ -135,7 +135,9 @@ def template_of(spec: Obj) -> Obj:
     given["metadata"]["uid"] = "00000000-0000-4000-8000-000000000001"
     resource = Memcached.parse(given)
     own = owner(resource, "memcached-operator")
-    return pod(resource, own, resource.spec.image_reference(""), Sidecar("example.com/exporter:1", reloads=True), "")
+    return pod(
+        resource, own, resource.spec.image_reference(""), Sidecar("example.com/exporter:1", reloads=True), "", ""
+    )
 
 
 @pytest.mark.parametrize("leaf", [leaf for leaf in CHANGES if leaf != "workload"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from operators.memcached.objects.pod import SECRETS
+from operators.memcached.objects.pod import SECRETS, mounted_certificate
 from operators.memcached.observe import Observed
 from operators.memcached.operator import controller
 from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, ServedCertificate
@@ -120,9 +120,9 @@ def test_missing_or_invalid_secrets_block_changes_and_are_read_again(reason: str
 class World:
     """Operator with fake servers."""
 
-    def __init__(self, *, agent_image: str = "operator:1", like: World | None = None) -> None:
+    def __init__(self, *flags: str, agent_image: str = "operator:1", like: World | None = None) -> None:
         self.fleet: Fleet = Fleet()
-        options = parse_options("memcached-operator", "memcached", [f"--agent-image={agent_image}"], {})
+        options = parse_options("memcached-operator", "memcached", [f"--agent-image={agent_image}", *flags], {})
         workloads = like.harness.workloads if like else None
         self.harness: Harness = Harness(controller(options, self.fleet.connect, self.fleet.attest), workloads=workloads)
         self.fleet.volumes = partial(mounted_secrets, self.harness.server)
@@ -228,7 +228,44 @@ async def test_recreated_secret_with_the_same_content_replaces_no_server(world: 
     assert world.uids == first
 
 
-async def test_servers_load_no_certificate_that_has_ended(world: World) -> None:
+async def test_certificate_that_has_ended_is_not_copied_to_the_servers(world: World) -> None:
+    valid = tls_secret(certificate())
+    world.apply_secret(valid)
+    await world.settled(**TLS)
+    world.apply_secret(tls_secret(certificate("late", ended=True)))
+    made = await world.reconcile_again()
+    assert reason(made) == "CertificateExpired"
+    assert "Servers keep the former certificate" in made["status"]["conditions"][0]["message"]
+    assert world.fleet.refreshed == []
+    copy = world.harness.user_client.get(SECRET, NAMESPACE, "cache-server-mounted")
+    assert copy["data"] == valid["data"], "that of a server that starts again, too"
+    available = next(each for each in made["status"]["conditions"] if each["type"] == "Available")
+    assert available["status"] == "True"
+    first = world.uids
+    changed = await world.settled(**TLS, memoryMB=128)
+    assert not world.uids & first, "the spec is applied: new servers mount the former certificate"
+    assert reason(changed) == "CertificateExpired"
+
+
+async def test_servers_of_an_earlier_release_mount_the_original_until_they_are_replaced() -> None:
+    old = World("--no-write-secrets")
+    old.apply_secret(tls_secret(certificate()))
+    await old.settled(**TLS)
+    first = old.uids
+    new = World(like=old)
+    new.fleet.served = old.fleet.served
+    assert reason(await new.reconcile_again()) == "Ready"
+    assert (new.uids, mounted_certificate(new.template)) == (first, "cache-tls")
+    new.fleet.files = certificate("renewed")
+    new.apply_secret(tls_secret(certificate("renewed")))
+    assert reason(await new.reconcile_again()) == "Ready"
+    assert new.uids == first
+    await new.settled(**TLS, memoryMB=128)
+    assert mounted_certificate(new.template) == "cache-server-mounted"
+
+
+async def test_servers_that_mount_the_original_get_no_command_to_load_a_certificate_that_has_ended() -> None:
+    world = World("--no-write-secrets")
     world.apply_secret(tls_secret(certificate()))
     await world.settled(**TLS)
     world.apply_secret(tls_secret(certificate("late", ended=True)))
@@ -420,7 +457,7 @@ async def test_servers_are_not_inspected_again_after_a_complete_refresh(world: W
     await world.reconcile_again()
     assert world.fleet.connections == connections
     assert not world.harness.server.log.writes()
-    assert sum(world.harness.server.log.reads.values()) == 2, "the certificate and the connection, by name"
+    assert sum(world.harness.server.log.reads.values()) == 3, "the certificate, its copy and the connection, by name"
 
 
 async def test_restarted_operator_continues_a_refresh(world: World) -> None:

@@ -26,7 +26,7 @@ from shared.status import conditions
 from shared.steps.certificates import CERTIFICATE, COPY_SETTLING
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, delete, edit, later, unobserved
 from shared.testing.harness.scenario_runner import ScenarioRun, World
-from tests.support.memcached.scenarios import ISSUED, MEMCACHED, OPTIONS, Servers, given_users
+from tests.support.memcached.scenarios import ISSUED, MEMCACHED, OPTIONS, Servers, given_users, users
 from tests.unit.memcached.fake_servers import certificate, signer, tls_secret
 
 REAL = dataclasses.replace(
@@ -352,3 +352,22 @@ async def test_clients_trust_every_server_on_the_way_from_the_operator_to_cert_m
         trusted = certificates_in(lab.secret(CONNECTION))
     assert lab.ready[0] == "Ready"
     assert [each.subject for each in trusted] == [each.subject for each in certs.read(signer("ca").certificate)]
+
+
+async def test_change_of_a_password_loads_no_certificate_that_has_ended() -> None:
+    """On SIGHUP, memcached 1.6.40 and later load the mounted certificate, too (K3)."""
+    lab = Lab()
+    lab.run.stage.user_client.apply(SECRET, tls_secret(certificate()), force=True)
+    await lab.steps(given_users(), apply(size=2, tls={"secretName": "cache-tls"}, **USERS))
+    assert lab.ready[0] == "Ready"
+    ended = tls_secret(certificate("late", ended=True))["data"]
+    await lab.steps(unobserved(edit(SECRET, {"data": ended}, "cache-tls")))
+    assert lab.ready[0] == "CertificateExpired"
+    former = lab.status["users"]
+    await lab.steps(unobserved(edit(SECRET, {"data": users("two")}, "cache-users")))
+    assert {pair.certificate for pair in lab.servers.served.values()} == {certificate().certificate}
+    assert lab.status["users"] != former, "the password is in effect nevertheless"
+    renewed = certificate("renewed")
+    await lab.steps(unobserved(edit(SECRET, {"data": tls_secret(renewed)["data"]}, "cache-tls")))
+    assert {pair.certificate for pair in lab.servers.served.values()} == {renewed.certificate}
+    assert (lab.ready[0], lab.servers.emptied) == ("Ready", 0)
