@@ -11,8 +11,8 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
 from operators.etcd.backup.view import BackupView
 from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, EndpointStatus, HashKV, Member, RaftProgress
+from operators.etcd.empty_directory import EmptyStarts
 from operators.etcd.objects import names
-from operators.etcd.objects.bootstrap import REFUSED
 from operators.etcd.objects.names import CONTAINER, KEPT
 from operators.etcd.security.secrets import Secrets
 from shared.api.catalogue import Bug
@@ -46,8 +46,8 @@ class Instance:
         recorded: volume that the status records for this member (by id), or without a member, for the former one; empty
             if none.
         hidden: why the operator does not see an existing pod, as a predicate; empty if it sees it.
-        empty_data_dir: whether etcd's container exited because its data directory is empty ("couldn't find local
-            name").
+        empty: the last starts in a row, if etcd exited because its data directory was empty ("couldn't find local
+            name"); None otherwise.
     """
 
     number: int
@@ -61,8 +61,13 @@ class Instance:
     progress: RaftProgress | None = None
     disk: str = ""
     recorded: str = ""
-    empty_data_dir: bool = False
+    empty: EmptyStarts | None = None
     hidden: str = ""
+
+    @property
+    def proves_loss(self) -> bool:
+        """Whether etcd found the data directory empty so often that the data counts as lost."""
+        return self.empty is not None and self.empty.prove_loss
 
     @property
     def ready(self) -> bool:
@@ -284,14 +289,12 @@ class Observed:
         """Whether the member's data is lost, by evidence.
 
         The evidence is that its volume differs from the one on which it was last healthy, or that etcd itself found the
-        data directory empty. A member that is only unreachable is not lost. Neither is a healthy one, wherever its data
-        came from, nor one that has yet to start for the first time.
+        data directory empty, at two starts (`empty_directory`). A member that is only unreachable is not lost. Neither
+        is a healthy one, wherever its data came from, nor one that has yet to start for the first time.
         """
         if instance.member is None or not instance.member.name or self.healthy(instance):
             return False
-        return instance.empty_data_dir or bool(
-            instance.recorded and instance.disk and instance.disk != instance.recorded
-        )
+        return instance.proves_loss or bool(instance.recorded and instance.disk and instance.disk != instance.recorded)
 
     def others_healthy(self, member: Member | None) -> bool:
         """Whether every other voter is healthy."""
@@ -302,15 +305,6 @@ class Observed:
         remaining = [voter for voter in self.voters if voter.id != member.id]
         up = [voter for voter in remaining if voter not in self.down]
         return bool(remaining) and len(up) >= len(remaining) // 2 + 1
-
-
-def has_empty_data_dir(pod: Obj | None) -> bool:
-    """Whether etcd last exited because its data directory is empty and its flags do not allow it to start there."""
-    state, last = (container_status(pod, CONTAINER).get(key) or {} for key in ("state", "lastState"))
-    if "running" in state:
-        return False
-    ended = state.get("terminated") or last.get("terminated") or {}
-    return REFUSED in (ended.get("message") or "")
 
 
 def endpoint(resource: EtcdCluster, instance: Instance) -> Endpoint:

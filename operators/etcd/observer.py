@@ -13,18 +13,19 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from operators.etcd import observe
+from operators.etcd import empty_directory, observe
 from operators.etcd.api.resource import API, EtcdCluster
 from operators.etcd.backup import view
 from operators.etcd.client.errors import Denied, EtcdError
 from operators.etcd.client.server import Connect, EndpointStatus, HashKV, Member, Members, Server
+from operators.etcd.empty_directory import EmptyStarts
 from operators.etcd.membership.corruption import suspected
 from operators.etcd.membership.layout import begun
 from operators.etcd.membership.volume_record import own_records
 from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import SEED, founded, successor
 from operators.etcd.objects.names import COMPONENT, DATA
-from operators.etcd.observe import Instance, Observed, has_empty_data_dir
+from operators.etcd.observe import Instance, Observed
 from operators.etcd.security.secrets import read
 from operators.etcd.steps.credentials import other_credentials
 from shared.kubernetes import ownership
@@ -159,8 +160,13 @@ def _instance(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: O
         volume=volume,
         disk=holder["metadata"]["uid"] if holder else "",
         recorded=next((known.volume for known in resource.recorded_members if known.name == name), ""),
-        empty_data_dir=has_empty_data_dir(pod_obj),
+        empty=_empty_starts(resource, name, pod_obj),
     )
+
+
+def _empty_starts(resource: EtcdCluster, name: str, pod: Obj | None) -> EmptyStarts | None:
+    before = next((known.found_empty for known in resource.recorded_members if known.name == name), None)
+    return empty_directory.observed(pod, before)
 
 
 @asynccontextmanager
@@ -340,11 +346,10 @@ async def _read_live(resource: EtcdCluster, seen: Observed, kube: Kube) -> Obser
 
 async def _read_instance_live(resource: EtcdCluster, seen: Observed, instance: Instance, kube: Kube) -> Instance:
     in_volume = resource.spec.storage.medium == "Volume"
-    if seen.lost(instance) and instance.empty_data_dir:
-        instance = dataclasses.replace(
-            instance, empty_data_dir=has_empty_data_dir(await _live(kube, POD, resource.namespace, instance.name))
-        )
-    if seen.lost(instance) and not instance.empty_data_dir:
+    if seen.lost(instance) and instance.proves_loss:
+        pod = await _live(kube, POD, resource.namespace, instance.name)
+        instance = dataclasses.replace(instance, empty=_empty_starts(resource, instance.name, pod))
+    if seen.lost(instance) and not instance.proves_loss:
         kind, name = (
             (PERSISTENT_VOLUME_CLAIM, names.volume_name(resource, instance.number))
             if in_volume

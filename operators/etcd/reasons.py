@@ -229,6 +229,7 @@ NO_QUORUM = REASONS.add(
         "No quorum: {needed} of {voters} voters must agree. {unreachable}.{lost} Nothing is permanently lost: "
         "the volumes of the other members have all writes."
     ),
+    "No quorum: {needed} of {voters} voters must agree. {unreachable}.{lost} {advice}",
     "The kubelet reports {ready} of {voters} voters as ready, and no member that answers reports a leader.",
 )
 NO_RESULT = REASONS.add("NoResult", Severity.WARNING, "The pod of a snapshot or a restore ended without a result.")

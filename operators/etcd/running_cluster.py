@@ -37,7 +37,7 @@ def _without_foreign(resource: EtcdCluster, observed: Observed) -> Observed:
     def own(instance: Instance) -> Instance:
         if not is_foreign(resource, instance):
             return instance
-        return replace(instance, volume=None, disk="", empty_data_dir=False)
+        return replace(instance, volume=None, disk="", empty=None)
 
     kept = (each for each in observed.instances if each.member or each.pod_obj or not is_foreign(resource, each))
     return replace(observed, instances=tuple(map(own, kept)))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from operators.etcd import empty_directory
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
 from operators.etcd.assessment import Assessment
@@ -131,7 +132,9 @@ def _remembered(member: Obj, instance: Instance | None) -> Obj:
     """Return the last status of a member, with health from the kubelet, if no list of members is known."""
     role = "voter" if member.get("role") == "leader" else member.get("role")
     healthy = instance is not None and instance.ready
-    return member | {key: value for key, value in (("role", role), ("healthy", healthy)) if value is not None}
+    found = {"role": role, "healthy": healthy, "foundEmpty": _found_empty(instance, member)}
+    kept = {key: value for key, value in member.items() if key != "foundEmpty"}
+    return kept | {key: value for key, value in found.items() if value is not None}
 
 
 def _member(
@@ -157,9 +160,18 @@ def _member(
         "healthy": seen.healthy(instance) and (member.learner or instance.ready),
         "alarms": sorted(alarm.kind for alarm in seen.alarms if alarm.member_id == member.id) or None,
         "volume": recorded_disk(seen, instance) or None,
+        "foundEmpty": _found_empty(instance, before) if member.name else None,  # one that has yet to start has no data
         "progress": catching_up.progress(instance, before.get("progress"), now) if member.learner else None,
     }
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _found_empty(instance: Instance | None, before: Obj) -> Obj | None:
+    recorded = before.get("foundEmpty")
+    if instance is None:
+        return recorded
+    answers = instance.status is not None or instance.progress is not None or instance.ready
+    return empty_directory.to_record(instance.pod_obj, instance.empty, recorded, answers=answers)
 
 
 def _size_to_report(size: int | None, before: int | None) -> int | None:

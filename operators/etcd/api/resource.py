@@ -57,6 +57,13 @@ class ProgressStatus(SpecModel):
     )
 
 
+class FoundEmptyStatus(SpecModel):
+    """Starts in a row at which etcd found the data directory of a member empty."""
+
+    first: Time = Field(description="Time of the first one.")
+    last: Time = Field(description="Time of the last one.")
+
+
 class MemberStatus(SpecModel):
     """Last observed state of one member."""
 
@@ -96,6 +103,14 @@ class MemberStatus(SpecModel):
         description=(
             "UID of the volume claim (with storage.medium Memory: of the pod) on which the member was last "
             "healthy. If the member has another volume, its data is lost."
+        ),
+    )
+    found_empty: FoundEmptyStatus | None = Field(
+        None,
+        description=(
+            "Starts in a row at which etcd found its data directory empty; not set once the member answers. At first, "
+            "this leaves it unknown whether the data is lost or a disk is not mounted. If the starts are 2 minutes "
+            "apart, the data counts as lost."
         ),
     )
     progress: ProgressStatus | None = Field(
@@ -248,12 +263,14 @@ class RecordedMember:
         volume: UID of the volume claim, or with storage.medium Memory of the pod, on which the member was last healthy;
             empty if it never was.
         stays: whether it is a member or is being replaced; false if only its volume is left.
+        found_empty: status.members[].foundEmpty; None if it is not set.
     """
 
     name: str
     id: int
     volume: str
     stays: bool = True
+    found_empty: Obj | None = None
 
 
 class EtcdCluster(CustomResource[EtcdClusterSpec]):
@@ -318,6 +335,7 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
                 int(member.get("id") or "0", 16),
                 member.get("volume") or "",
                 stays="id" in member or "healthy" in member,
+                found_empty=member.get("foundEmpty"),
             )
             for member in self.reported.get("members") or ()
         )

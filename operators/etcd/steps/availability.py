@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.empty_directory import AWAITING_PROOF
 from operators.etcd.membership.quorum import member_names
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import ETCD_UNREACHABLE, MEMBER_FAILING, RECOVERING
@@ -161,6 +162,8 @@ def _why_down(instance: Instance) -> str:
         return instance.hidden or "does not exist"
     if instance.pod.leaving:
         return f"is terminating. {STUCK}"
+    if instance.empty is not None:
+        return f"may have lost its data: {instance.empty}. {AWAITING_PROOF}"
     if instance.pod.hindrance:
         return instance.pod.hindrance
     if instance.status is None:

@@ -1,8 +1,9 @@
 """Evidence of what remains of a cluster without a quorum: which members lost their data, and which has the most. Pure.
 
 Only evidence counts. A member's data is lost if its pod has another volume than the one on which it was last healthy,
-or if etcd itself found its data directory empty. The second is weaker evidence, because the disk may not be mounted: a
-recovery keeps such a volume. A member that is merely unreachable may return with all its data.
+or if etcd itself found its data directory empty, at two starts (`empty_directory`). The second is weaker evidence,
+because the disk may not be mounted: a recovery keeps such a volume. A member that is merely unreachable, or was found
+empty at one start, may return with all its data.
 
 The member with the most data is the one that has applied the most entries of the log. A majority had agreed on every
 entry that any member has applied, so a member that applied more has everything that the others have. The term does not
@@ -160,7 +161,7 @@ def _is_lost(resource: EtcdCluster, seen: Observed, voter: Voter) -> bool:
     if instance is None or has_returned(resource, seen, voter):
         return False
     own = _own_disk(resource, voter)
-    return instance.empty_data_dir or bool(own and instance.disk and instance.disk != own)
+    return instance.proves_loss or bool(own and instance.disk and instance.disk != own)
 
 
 def _own_disk(resource: EtcdCluster, voter: Voter) -> str:

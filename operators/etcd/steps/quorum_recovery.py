@@ -28,13 +28,14 @@ from datetime import datetime
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.backup.pods import TOKEN, recovery_pod_name
+from operators.etcd.empty_directory import AWAITING_PROOF
 from operators.etcd.membership.volume_record import lost_records
 from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import successor, successor_of
 from operators.etcd.objects.names import CLUSTER_ID, KEPT, SET_ASIDE
 from operators.etcd.observe import Observed
 from operators.etcd.reasons import DATA_LOST, NO_QUORUM, QUORUM_LOST, RECOVERING, RECOVERY_FAILED
-from operators.etcd.steps.data_loss import QuorumLoss, Voter, has_returned, loss, progress
+from operators.etcd.steps.data_loss import QuorumLoss, has_returned, loss, progress
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.pods import Pod
@@ -195,9 +196,7 @@ def _marks(seen: Observed, record: Obj) -> list[Patch]:
 
 def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: datetime) -> Step:
     """Report a permanently lost quorum until a user confirms the recovery."""
-    loss_text = (
-        f"{_names(found.lost)} of the {len(found.voters)} voters lost their data: the quorum is permanently lost."
-    )
+    loss_text = f"{_names(found)} of the {len(found.voters)} voters lost their data: the quorum is permanently lost."
     if found.survivor is None and not found.unreachable:
         return Step.blocked(
             DATA_LOST,
@@ -249,10 +248,15 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: dateti
 
 def _wait_for_members(seen: Observed, found: QuorumLoss) -> Step:
     """Report the missing members of a quorum that may return without help."""
-    lost = f" {_names(found.lost)} lost their data." if found.lost else ""
+    lost = f" {_names(found)} lost their data." if found.lost else ""
+    missing, voters = _unreachable(seen, found), len(found.voters)
+    instances = (seen.instance_named(voter.name) for voter in found.unreachable)
+    if any(instance and instance.empty for instance in instances):
+        message = f"No quorum: {found.needed} of {voters} voters must agree. {missing}.{lost} {AWAITING_PROOF}"
+        return Step.progressing(NO_QUORUM, message, warning=True, requeue=POLL_SECONDS)
     message = (
-        f"No quorum: {found.needed} of {len(found.voters)} voters must agree. {_unreachable(seen, found)}.{lost} "
-        "Nothing is permanently lost: the volumes of the other members have all writes."
+        f"No quorum: {found.needed} of {voters} voters must agree. {missing}.{lost} Nothing is permanently lost: the "
+        "volumes of the other members have all writes."
     )
     return Step.progressing(NO_QUORUM, message, warning=True, requeue=POLL_SECONDS)
 
@@ -335,8 +339,11 @@ def _ended_for(pod: Obj, now: datetime) -> float:
     return (now - since).total_seconds() if since else RETRY_SECONDS
 
 
-def _names(voters: tuple[Voter, ...]) -> str:
-    return ", ".join(voter.name for voter in voters)
+def _names(found: QuorumLoss) -> str:
+    """Return the lost voters, each with the evidence."""
+    moved = [voter.name for voter in found.lost if voter.name not in found.found_empty]
+    kinds = {"another volume": moved, "empty directory": found.found_empty}
+    return ", ".join(f"{', '.join(names)} ({kind})" for kind, names in kinds.items() if names)
 
 
 def _unreachable(seen: Observed, found: QuorumLoss) -> str:
@@ -346,5 +353,7 @@ def _unreachable(seen: Observed, found: QuorumLoss) -> str:
         instance = seen.instance_named(voter.name)
         pod = instance.pod if instance else None
         why = "no pod" if pod is None else pod.problem or (instance.error if instance else "") or "no answer"
+        if instance and instance.empty:
+            why = str(instance.empty)
         descriptions.append(f"{voter.name} is unreachable ({why})")
     return ", ".join(descriptions) or "All other voters answer"

@@ -26,7 +26,7 @@ def replace_lost_member(resource: EtcdCluster, facts: Assessment, _now: datetime
     found = (
         f"its volume was {instance.recorded}, and now is {instance.disk}"
         if instance.recorded != instance.disk
-        else "its volume is empty"
+        else str(instance.empty)
     )
     loss = f"{instance.name} has lost its data ({found})"
     if refusal := removal_refusal(facts, instance.member):

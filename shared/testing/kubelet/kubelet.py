@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from shared.kubernetes.errors import NotFound
@@ -96,11 +97,13 @@ class Kubelet:
         self._server = server
         self._actor = server.actor("kubelet")
         self._started: dict[str, None] = {}
+        self._exits: dict[tuple[str, str], tuple[int, datetime]] = {}
 
     def fork(self, server: ApiServer) -> Kubelet:
         """Return a copy for a fork of the server, without its processes."""
         kubelet = Kubelet(server, created=self.created, nodes=self.nodes)
         kubelet._started, kubelet.reusable = dict(self._started), list(self.reusable)
+        kubelet._exits = dict(self._exits)
         kubelet.cordoned, kubelet.ignores_stop = set(self.cordoned), self.ignores_stop
         return kubelet
 
@@ -221,13 +224,17 @@ class Kubelet:
 
     def _containers(self, pod: Obj, fate: ProcessStatus, of: str, named: str) -> list[Obj]:
         before: Obj = {known["name"]: known for known in pod["status"].get(named, ())}
-        return [self._container(container, fate, before.get(container["name"], {})) for container in pod["spec"][of]]
+        return [
+            self._container(pod["metadata"]["uid"], container, fate, before.get(container["name"], {}))
+            for container in pod["spec"][of]
+        ]
 
-    def _container(self, container: Obj, fate: ProcessStatus, known: Obj) -> Obj:
+    def _container(self, uid: str, container: Obj, fate: ProcessStatus, known: Obj) -> Obj:
         runs = fate.pod_problem in RUNNING
         state: Obj = {"running": {"startedAt": self._server.now()}} if runs else {"waiting": _waiting(fate.pod_problem)}
         same = known.get("state", {}).keys() == state.keys() and (runs or known["state"] == state)
-        crashed = fate.pod_problem == "CrashLoopBackOff" and not same
+        before: Obj = known.get("lastState", {})
+        crashed = fate.pod_problem == "CrashLoopBackOff" and self._crashes((uid, container["name"]), again=same)
         status = {
             "name": container["name"],
             "image": container["image"],
@@ -237,16 +244,28 @@ class Kubelet:
         }
         if fate.image_id:
             status["imageID"] = fate.image_id
-        before = known.get("lastState", {})
-        if fate.termination_message or before:
-            status["lastState"] = (
-                self._terminated(Exit(1, fate.termination_message), before) if fate.termination_message else before
-            )
+        if fate.termination_message:
+            status["lastState"] = self._terminated(Exit(1, fate.termination_message), {} if crashed else before)
+        elif before:
+            status["lastState"] = before
         if fate.exits:
             ended = fate.exits.get(container["name"])
             waits: Obj = {"waiting": {"reason": "PodInitializing"}}
             status["state"] = self._terminated(ended, known.get("state", {})) if ended else waits
         return status
+
+    def _crashes(self, container: tuple[str, str], *, again: bool) -> bool:
+        """Whether a container that exits does so now: `again` after a back-off of 10 s, 20 s and so on, up to 5 min.
+
+        10 minutes without an exit end the back-off, as in the kubelet.
+        """
+        now = datetime.fromisoformat(self._server.now())
+        count, last = self._exits.get(container, (0, now))
+        waited = (now - last).total_seconds()
+        if again and count and waited < min(10 * 2 ** (count - 1), 300):
+            return False
+        self._exits[container] = (count + 1 if waited <= 600 else 1, now)
+        return True
 
     def _terminated(self, ended: Exit, before: Obj) -> Obj:
         """Return the terminated state of a container; an unchanged one keeps its time."""

@@ -116,7 +116,8 @@ class Kubernetes:
     def pod(self, number: int, *, address: str | None = None, last_message: str = "", phase: str = "Running") -> None:
         container: Obj = {"name": "etcd", "ready": not last_message, "state": {"running": {}}}
         if last_message:
-            container |= {"state": {"terminated": {"message": last_message}}}
+            ended = {"message": last_message, "startedAt": "2026-01-01T12:00:00Z"}
+            container |= {"state": {"terminated": ended}}
         reported = {"phase": phase, "podIP": f"10.0.0.{number}" if address is None else address}
         obj = self._object(POD, f"demo-{number}", f"pod-{number}", self.labels)
         self.cache.put(POD, obj | {"status": reported | {"containerStatuses": [container]}})
@@ -296,7 +297,8 @@ async def test_empty_data_directory_is_read_from_etcds_last_message() -> None:
     kubernetes.pod(1, last_message=f'"error":"{REFUSED} \\"demo-1\\" in the initial cluster configuration"')
     kubernetes.pod(2, last_message='"error":"something else"')
     observed = await kubernetes.observe(None, FakeMember(Unreachable("…")), FakeMember(Unreachable("…")))
-    assert [instance.empty_data_dir for instance in observed.instances] == [False, True, False]
+    assert [instance.empty is not None for instance in observed.instances] == [False, True, False]
+    assert not observed.lost(observed.instances[1]), "the disk may not be mounted"
 
 
 @pytest.mark.parametrize(

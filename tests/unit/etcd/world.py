@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from operators.etcd import empty_directory
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import EndpointStatus, Member
 from operators.etcd.membership.layout import layout
@@ -14,7 +15,7 @@ from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects import pod as template
 from operators.etcd.objects import stateful_set as builder
 from operators.etcd.objects.bootstrap import REFUSED, Closed, Start
-from operators.etcd.observe import Instance, Observed, has_empty_data_dir
+from operators.etcd.observe import Instance, Observed
 from operators.etcd.plan import Planner
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
@@ -23,6 +24,7 @@ from shared.runtime.settings import Settings
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 LONG_AGO = "2026-01-01T11:00:00Z"
+EARLIER_EMPTY_STARTS: Obj = {"first": LONG_AGO, "last": "2026-01-01T11:05:00Z"}
 SETTINGS = Settings("etcd-operator", "example.com/etcd", "example.com/etcd-operator:1")
 PLANNER = Planner(SETTINGS)
 CLUSTER_ID = 0xC1
@@ -76,7 +78,8 @@ class At:
         runs: whether the etcd process runs in the pod (None: same as `up`).
         problem: reason and message of a container that waits, as "REASON: MESSAGE".
         disk: UID of the volume (None: the recorded one; empty: no volume).
-        empty_data_dir: whether etcd exited because its data directory was empty.
+        empty_data_dir: whether etcd exited because its data directory was empty, at two starts.
+        empty_once: whether that was one start only, so that the disk may just not be mounted.
         old: whether the pod was created from an earlier template.
         start: bootstrap mode that the template gave to a pod with an empty data directory (None: the current template).
         applied: applied index of the Raft log; the leader's is 1000.
@@ -98,6 +101,7 @@ class At:
     disk: str | None = None
     recorded: str | None = None
     empty_data_dir: bool = False
+    empty_once: bool = False
     old: bool = False
     start: Start | None = None
     applied: int = 1000
@@ -187,7 +191,7 @@ def _instance(
         error="" if spot.up or not spot.pod else spot.error,
         disk=disk if not memory or spot.pod else "",
         recorded=written,
-        empty_data_dir=has_empty_data_dir(pod_obj),
+        empty=empty_directory.observed(pod_obj, None if spot.empty_once else EARLIER_EMPTY_STARTS),
     )
 
 
@@ -197,9 +201,10 @@ def _pod(resource: EtcdCluster, number: int, spot: At, *, ready: bool, runs: boo
         reason, _, message = spot.problem.partition(": ")
         state = {"waiting": {"reason": reason, "message": message}}
     container: Obj = {"name": "etcd", "ready": ready, "state": state}
-    if spot.empty_data_dir:
+    if spot.empty_data_dir or spot.empty_once:
         container["state"] = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting etcd"}}
-        container["lastState"] = {"terminated": {"message": f'"error":"{REFUSED} \\"demo-{number}\\" in the …"'}}
+        message = f'"error":"{REFUSED} \\"demo-{number}\\" in the …"'
+        container["lastState"] = {"terminated": {"message": message, "startedAt": "2026-01-01T11:10:00Z"}}
     metadata: Obj = {"name": f"demo-{number}", "namespace": "default", "uid": uid, "creationTimestamp": spot.made}
     if spot.leaving:
         metadata["deletionTimestamp"] = LONG_AGO

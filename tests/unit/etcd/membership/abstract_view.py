@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import EndpointStatus, Members
+from operators.etcd.empty_directory import MIN_APART, EmptyStarts
 from operators.etcd.objects import names
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.observer import with_members
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
-from tests.unit.etcd.world import CLUSTER_ID, UID
+from tests.unit.etcd.world import CLUSTER_ID, NOW, UID
 
 if TYPE_CHECKING:
     from tests.unit.etcd.membership.abstract import Disk, Server, World
+
+
+EMPTY_AT_TWO_STARTS = EmptyStarts(NOW - MIN_APART, NOW)
 
 
 def observe(world: World) -> Observed:
@@ -51,7 +55,7 @@ def _instance(world: World, resource: EtcdCluster, number: int) -> Instance:
         status=status,
         disk=disk.uid if disk and (pod or not in_memory) else "",
         recorded=next((known.volume for known in resource.recorded_members if known.name == name), ""),
-        empty_data_dir=bool(pod and pod.empty_data_dir),
+        empty=EMPTY_AT_TWO_STARTS if pod and pod.empty_data_dir else None,
     )
 
 

@@ -19,6 +19,11 @@ from tests.support.plays import ready, run
 DAY = 86400.0
 
 
+def empty(*numbers: int) -> tuple[ScenarioStep, ...]:
+    """Let members find their directory empty for so long that it counts as lost."""
+    return unmounted(*numbers), later(30), later(150)
+
+
 async def begun(*steps: ScenarioStep) -> ScenarioRun:
     play = ScenarioRun(World(ETCD))
     await run(play, steps)
@@ -27,7 +32,7 @@ async def begun(*steps: ScenarioStep) -> ScenarioRun:
 
 async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_loss_a_year_later() -> None:
     """X1: the disks were mounted again before the confirmation counted, and it stays in the spec."""
-    play = await begun(cluster(3), unmounted(1, 2), later(30))
+    play = await begun(cluster(3), *empty(1, 2))
     assert ready(play)["reason"] == "QuorumLost"
     await run(play, operator_down(recovery_confirmed(), unmounted(1, 2, mounts=True)))
     play.begin()
@@ -35,7 +40,7 @@ async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_lo
     assert ready(play)["reason"] == "Ready"
     for days in (1, 300):
         play.stage.database.written(50_000)
-        await run(play, (later(days * DAY), unmounted(1, 2), later(30), later(30)))
+        await run(play, (later(days * DAY), *empty(1, 2), later(30)))
         assert ready(play)["reason"] == "QuorumLost", "the same token, in the spec since the first loss"
         assert "earlier loss" in ready(play)["message"]
         await run(play, (unmounted(1, 2, mounts=True), later(60), later(60)))
@@ -43,18 +48,18 @@ async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_lo
 
 
 async def test_loss_that_ended_and_began_again_without_the_operator_needs_another_consent() -> None:
-    play = await begun(cluster(3), unmounted(1, 2), later(30))
+    play = await begun(cluster(3), *empty(1, 2))
     mounted = (unmounted(1, 2, mounts=True), later(60), later(30 * DAY), unmounted(1, 2))
     await run(play, operator_down(recovery_confirmed(), *mounted))
     play.begin()
-    await run(play, (later(30), later(30)))
+    await run(play, (later(30), later(150)))
     assert ready(play)["reason"] == "QuorumLost"
     assert "earlier loss" in ready(play)["message"]
 
 
 async def test_writes_end_a_loss_that_no_operator_saw_end() -> None:
     """The quorum returned for seconds only, but clients wrote meanwhile: the consent was to lose none of that."""
-    play = await begun(cluster(3), unmounted(1, 2), later(30))
+    play = await begun(cluster(3), *empty(1, 2))
     mounted = (unmounted(1, 2, mounts=True), later(20), unmounted(1, 2))
     await run(play, operator_down(recovery_confirmed(), *mounted))
     play.begin()
@@ -65,10 +70,10 @@ async def test_writes_end_a_loss_that_no_operator_saw_end() -> None:
 
 async def test_recovery_spends_its_consent() -> None:
     """The next loss after a recovery needs a consent of its own, which is carried out."""
-    play = await begun(cluster(3), unmounted(1, 2), later(30), recovery_confirmed(), later(60), recovery_released())
+    play = await begun(cluster(3), *empty(1, 2), recovery_confirmed(), later(60), recovery_released())
     await run(play, (later(60), later(60)))
     assert ready(play)["reason"] == "Ready"
-    await run(play, (later(90 * DAY), unmounted(1, 2), later(30)))
+    await run(play, (later(90 * DAY), *empty(1, 2)))
     assert ready(play)["reason"] == "QuorumLost"
     await run(play, (recovery_confirmed(), later(60), recovery_released(), later(60), later(60)))
     assert ready(play)["reason"] == "Ready"

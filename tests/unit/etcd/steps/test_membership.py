@@ -216,6 +216,17 @@ def test_empty_data_directory_on_the_same_volume_counts_as_data_loss() -> None:
     ]
 
 
+def test_directory_that_was_empty_at_one_start_only_may_be_an_unmounted_disk() -> None:
+    resource = cluster()
+    made = plan(resource, seen(resource, VOTER, replace(DOWN, empty_once=True), VOTER))
+    assert acts(made.actions) == []
+    assert "demo-1 may have lost its data: its data directory was empty at the start at 11:10:00 UTC" in (
+        made.verdict.message
+    )
+    [_, recorded, _] = made.status["members"]
+    assert recorded["foundEmpty"] == {"first": "2026-01-01T11:10:00Z", "last": "2026-01-01T11:10:00Z"}
+
+
 def test_unreachable_member_is_never_removed() -> None:
     resource = cluster()
     for away in (DOWN, replace(DOWN, pod=False), replace(DOWN, pod=False, disk=""), replace(DOWN, leaving=True)):

@@ -106,7 +106,7 @@ def test_members_without_pods_but_with_volumes_are_named() -> None:
 def test_quorum_is_not_lost_with_one_volume_of_three() -> None:
     resource, world = without_quorum(SURVIVES, UNREACHABLE, LOST)
     assert not found(resource, world).is_permanent
-    assert "demo-2 lost their data" in recover(resource, world).message
+    assert "demo-2 (another volume) lost their data" in recover(resource, world).message
 
 
 @pytest.mark.parametrize("evidence", [LOST, MOVED, At(up=False, empty_data_dir=True)])
@@ -116,6 +116,22 @@ def test_replaced_volume_or_empty_data_directory_proves_data_loss(evidence: At) 
     assert names(left.lost) == ["demo-1", "demo-2"]
     assert left.is_permanent
     assert left.identity
+
+
+def test_directory_that_was_empty_at_one_start_is_no_evidence_of_loss() -> None:
+    resource, world = without_quorum(SURVIVES, At(up=False, empty_once=True), LOST)
+    assert names(found(resource, world).lost) == ["demo-2"]
+    step = recover(resource, world)
+    assert step.reason == "NoQuorum"
+    assert "demo-1 is unreachable (its data directory was empty at the start at 11:10:00 UTC)" in step.message
+    assert "demo-2 (another volume) lost their data. Check that the disk is mounted" in step.message
+    assert report(resource, world, NOW) is None
+
+
+def test_message_names_the_kind_of_evidence() -> None:
+    resource, world = without_quorum(SURVIVES, At(up=False, empty_data_dir=True), LOST)
+    message = recover(resource, world).message
+    assert "demo-2 (another volume), demo-1 (empty directory) of the 3 voters lost their data" in message
 
 
 @pytest.mark.parametrize("at", [At(up=False, disk=""), At(up=False, disk="another", ready=True), DOWN])
@@ -211,7 +227,7 @@ def test_report_names_the_remedy_and_changes_nothing() -> None:
     resource, world = without_quorum(SURVIVES, LOST, LOST)
     step, offered = recover(resource, world), token(resource, world)
     assert (step.actions, step.reason, step.progress) == ((), "QuorumLost", verdict.Progress.BLOCKED)
-    assert "demo-1, demo-2 of the 3 voters lost their data" in step.message
+    assert "demo-1, demo-2 (another volume) of the 3 voters lost their data" in step.message
     assert f"set spec.recovery.confirm to {offered}" in step.message
     assert replicas(resource, world, NOW) is None
     made = plan(resource, world)

@@ -65,7 +65,7 @@ def test_lost_status_is_restored_from_volume_claims_before_anything_else_happens
     ]
     afterwards = plan(again(made, resource), world)
     assert afterwards.verdict.reason == "QuorumLost"
-    assert "demo-0, demo-2 of the 3 voters lost their data" in afterwards.verdict.message
+    assert "demo-0, demo-2 (another volume) of the 3 voters lost their data" in afterwards.verdict.message
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from shared.kubernetes.errors import Forbidden, Invalid, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing import ApiServer, Workloads
 from shared.testing.api_server.kinds import ATTRIBUTES_CLASS, STORAGE_CLASS
+from shared.testing.harness.scenario import Clock
 from shared.testing.kubelet.claims import INFEASIBLE
 from shared.testing.kubelet.kubelet import Exit, ProcessStatus
 from tests.support.api_server_scenarios import claim, stateful_set
@@ -232,6 +234,21 @@ def test_processes_receive_pods_and_claims_and_their_deletions(server: ApiServer
     delete(server, PERSISTENT_VOLUME_CLAIM, "data-it-0")
     workloads.settle()
     assert processes.ended == [pod, volume]
+
+
+def test_container_that_exits_is_started_again_after_a_growing_back_off() -> None:
+    clock = Clock(datetime(2026, 1, 1, tzinfo=UTC))
+    server = ApiServer(clock=clock)
+    apply_stateful_set(server, 1)
+    fate = ProcessStatus("CrashLoopBackOff", termination_message="no")
+    workloads = Workloads(server, processes=ScriptedProcesses(fate))
+    started = []
+    for seconds in (0, 9, 1, 10, 10, 39, 1):
+        clock.wait(seconds)
+        workloads.settle()
+        [container] = server.actor("kubectl").get(POD, NAMESPACE, "it-0")["status"]["containerStatuses"]
+        started.append((container["restartCount"], container["lastState"]["terminated"]["startedAt"][-3:-1]))
+    assert started == [(1, "00"), (1, "00"), (2, "10"), (2, "10"), (3, "30"), (3, "30"), (4, "10")]
 
 
 def test_termination_message_appears_in_the_last_state(server: ApiServer) -> None:

@@ -1,0 +1,58 @@
+"""A disk that is not mounted looks like an empty volume: it is neither lost at once, nor for ever unknown."""
+
+from __future__ import annotations
+
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
+from shared.testing.harness.scenario import ScenarioStep, later
+from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.support.etcd.scenarios import ETCD, cluster, unmounted
+from tests.support.plays import ready, run
+
+DAY = 86400.0
+
+
+async def begun(*steps: ScenarioStep) -> ScenarioRun:
+    play = ScenarioRun(World(ETCD))
+    await run(play, steps)
+    return play
+
+
+def claims(play: ScenarioRun) -> dict[str, str]:
+    return {found["metadata"]["name"]: found["metadata"]["uid"] for found in play.stage.find(PERSISTENT_VOLUME_CLAIM)}
+
+
+async def test_member_whose_disk_is_unmounted_for_a_moment_keeps_its_volume() -> None:
+    play = await begun(cluster(3))
+    before = claims(play)
+    await run(play, (unmounted(2), later(30)))
+    assert "Check that the disk is mounted" in ready(play)["message"]
+    await run(play, (unmounted(2, mounts=True), later(30), later(30)))
+    assert ready(play)["reason"] == "Ready"
+    assert claims(play) == before
+
+
+async def test_two_short_losses_of_a_mount_months_apart_prove_nothing() -> None:
+    play = await begun(cluster(3))
+    before = claims(play)
+    for _ in range(3):
+        await run(play, (unmounted(2), later(30), unmounted(2, mounts=True), later(30), later(90 * DAY)))
+    assert claims(play) == before
+
+
+async def test_member_whose_disk_stays_empty_is_replaced() -> None:
+    play = await begun(cluster(3))
+    before = claims(play)
+    await run(play, (unmounted(2), later(60), later(150), later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert claims(play)["data-cache-2"] != before["data-cache-2"]
+
+
+async def test_recovery_is_offered_only_once_the_loss_is_proven() -> None:
+    play = await begun(cluster(3), unmounted(1, 2), later(30))
+    assert ready(play)["reason"] == "NoQuorum"
+    assert "cache-1 is unreachable (its data directory was empty at the start at" in ready(play)["message"]
+    [found] = play.stage.find()
+    assert "recovery" not in found["status"]
+    await run(play, (later(150),))
+    assert ready(play)["reason"] == "QuorumLost"
+    assert "cache-1, cache-2 (empty directory) of the 3 voters" in ready(play)["message"]
