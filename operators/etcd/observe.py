@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from operators.etcd import recovery_marks
 from operators.etcd.api.catalogue import Hazard, bug_of
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
@@ -16,7 +17,6 @@ from operators.etcd.objects import names
 from operators.etcd.objects.names import CONTAINER, KEPT
 from operators.etcd.security.secrets import Secrets
 from shared.api.catalogue import Bug
-from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
 from shared.steps.connection import ConnectionSecret
@@ -107,7 +107,7 @@ class Instance:
     @property
     def kept_by(self) -> str:
         """Token of the recovery that keeps the volume of this former member; empty without one."""
-        return annotation(self.volume, KEPT)
+        return next(iter(recovery_marks.tokens(self.volume, KEPT)), "")
 
     @property
     def vacated(self) -> bool:

@@ -58,7 +58,7 @@ from operators.etcd.steps.provisioning import (
     require_valid_certificates,
     resize_members,
 )
-from operators.etcd.steps.quorum_recovery import recover_quorum
+from operators.etcd.steps.quorum_recovery import clear_marks, recover_quorum
 from operators.etcd.steps.recording import record_cluster
 from operators.etcd.steps.removal import delete_removed_members, replace_lost_member
 from operators.etcd.steps.restore import restore_data
@@ -124,6 +124,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             (partial(refuse_unproven_writes, self._own_secrets, store),),  # the operator is never locked out
             (
                 record_cluster,  # cluster id and volumes, before anything depends on them
+                clear_marks,  # of a recovery that was withdrawn
                 mark_volumes,  # which member's data a volume has: the record outlives the resource
                 partial(ensure_stateful_set, settings),  # a replica per member, and the permission to join
                 close_bootstrap,  # a started member must not bootstrap again

@@ -47,8 +47,9 @@ NAME=ID,NAME=ID.
 """
 
 KEPT, SET_ASIDE = "etcd.ydzs.io/kept-by-recovery", "etcd.ydzs.io/former-data"
-"""Annotations of volume claims, each with the token of a recovery: the volume was not used by it, and is kept with its
-data; or it was used, and its former data directory is kept as data.before-TOKEN. Until a user releases the token.
+"""Annotations of volume claims, each with marks of recoveries (`recovery_marks`): the volume was not used, and is kept
+with its data; or it was used, and its former data directory is kept as data.before-TOKEN. Until a user releases the
+token.
 """
 
 

@@ -16,9 +16,10 @@ from operators.etcd.backup.pods import TOKEN, cleaning_pod_name
 from operators.etcd.objects.names import SET_ASIDE
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import FORMER_DATA_KEPT, RELEASING_DATA
+from operators.etcd.recovery_marks import tokens, without
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
-from shared.runtime.plan import PASS, Action, Apply, Delete, Patch, Step
+from shared.kubernetes.kinds import POD, Obj
+from shared.runtime.plan import PASS, Action, Apply, Delete, Step
 from shared.status.verdict import Progress
 
 POLL_SECONDS = 30.0
@@ -37,9 +38,10 @@ def report_kept_volumes(_resource: EtcdCluster, facts: Assessment, _now: datetim
             kept[instance.name] = instance.kept_by
     if not kept:
         return PASS
-    token = next(iter(kept.values()))
+    token = min(kept.values())
+    names = ", ".join(name for name, by in kept.items() if by == token)
     message = (
-        f"{', '.join(kept)}: the volumes are kept since recovery {token}, with data of the former cluster that the "
+        f"{names}: the volumes are kept since recovery {token}, with data of the former cluster that the "
         "recovery did not use. These members are not replaced before the volumes are released. If you do not need "
         f"that data, set spec.recovery.release to {token}: it is deleted."
     )
@@ -53,7 +55,7 @@ def delete_former_data(build: PodBuilder, resource: EtcdCluster, facts: Assessme
         build: builds the pod that deletes it.
     """
     pod, token = facts.job_pods.get(cleaning_pod_name(resource)), resource.released_recovery
-    instance = next((each for each in facts.healthy_voters if token and _set_aside(each) == token), None)
+    instance = next((each for each in facts.healthy_voters if token in _set_aside(each)), None)
     if instance is None or instance.volume is None:
         return Step.do(*_delete(pod))
     message = f"Recovery {token} is released: deleting its former data on the volume of {instance.name}."
@@ -76,20 +78,21 @@ def delete_former_data(build: PodBuilder, resource: EtcdCluster, facts: Assessme
         )
     if result is None:
         return Step.progressing(RELEASING_DATA, message, requeue=POLL_SECONDS)
-    change = {"metadata": {"annotations": {SET_ASIDE: None}}}
-    return Step.do(Patch(PERSISTENT_VOLUME_CLAIM, instance.volume, change), *_delete(pod))
+    unmark = without(instance.volume, SET_ASIDE, token)
+    return Step.do(*([unmark] if unmark else ()), *_delete(pod))
 
 
 def size_note(facts: Observed) -> str:
     """Return the volumes with former data that is not released, as a sentence; empty if there are none."""
-    kept = [f"{each.name} (recovery {token})" for each in facts.instances if (token := _set_aside(each))]
+    kept = [f"{each.name} (recovery {token})" for each in facts.instances for token in _set_aside(each)]
     if not kept:
         return ""
     return f"Former data uses space on the volume of {', '.join(kept)} until spec.recovery.release has that token."
 
 
-def _set_aside(instance: Instance) -> str:
-    return annotation(instance.volume, SET_ASIDE)
+def _set_aside(instance: Instance) -> tuple[str, ...]:
+    """Return the tokens of recoveries whose former data is on the volume of an instance."""
+    return tokens(instance.volume, SET_ASIDE)
 
 
 def _delete(pod: Obj | None) -> tuple[Action, ...]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from operators.etcd import recovery_marks
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.backup.pods import TOKEN, recovery_pod_name
@@ -35,9 +36,10 @@ from operators.etcd.objects.bootstrap import successor, successor_of
 from operators.etcd.objects.names import CLUSTER_ID, KEPT, SET_ASIDE
 from operators.etcd.observe import Observed
 from operators.etcd.reasons import DATA_LOST, NO_QUORUM, QUORUM_LOST, RECOVERING, RECOVERY_FAILED
+from operators.etcd.recovery_marks import marks, tokens
 from operators.etcd.steps.data_loss import QuorumLoss, has_returned, loss, progress
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
+from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
 from shared.steps.confirmed_recovery import Proposal, confirms, current, is_in_force, occurrence, recorded
@@ -160,12 +162,14 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
     survivor, token = record["survivor"], record["token"]
     number = names.number_of(resource, survivor)
     running = [instance.name for instance in seen.instances if instance.pod_obj is not None]
-    if not _stopped(seen) or survivor in running or number is None:
+    # Any of them may have data. A lost member may be on a node that never reports the end of its pod.
+    with_data = {survivor, *(record.get("kept") or ())}
+    if not _stopped(seen) or with_data.intersection(running) or number is None:
         message = f"Recovery {token} is confirmed: stopping {', '.join(running)}, so that all data is in their files."
         return Step.wait(RECOVERING, message, requeue=POLL_SECONDS)
-    if marks := _marks(seen, record):
+    if changes := _marks(resource, seen, record):
         message = f"Recovery {token}: marking the volumes that are kept."
-        return Step.wait(RECOVERING, message, *marks, requeue=0)
+        return Step.wait(RECOVERING, message, *changes, requeue=0)
     message = f"Recovery {token}: creating a new cluster from the data of {survivor}."
     if pod is None:
         return Step.wait(RECOVERING, message, Apply(POD, build(resource, number, token)))
@@ -182,16 +186,35 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
     return Step.wait(RECOVERING, message, warning=bool(problem), requeue=POLL_SECONDS)
 
 
-def _marks(seen: Observed, record: Obj) -> list[Patch]:
-    """Return the changes that mark the survivors' volume claims with the token of the recovery."""
-    token, kept = record["token"], record.get("kept") or ()
-    found = []
+def _marks(resource: EtcdCluster, seen: Observed, record: Obj) -> list[Patch]:
+    """Return the changes that mark the survivors' volume claims, and remove marks of withdrawn recoveries."""
+    kept, found = record.get("kept") or (), []
     for instance in seen.instances:
-        mark = SET_ASIDE if instance.name == record["survivor"] else KEPT if instance.name in kept else ""
-        if mark and instance.volume and annotation(instance.volume, mark) != token:
-            change = {"metadata": {"annotations": {mark: token}}}
-            found.append(Patch(PERSISTENT_VOLUME_CLAIM, instance.volume, change))
-    return found
+        key = SET_ASIDE if instance.name == record["survivor"] else KEPT if instance.name in kept else ""
+        if instance.volume:
+            cluster_id = resource.recorded_cluster_id
+            found.append(recovery_marks.change(instance.volume, cluster_id, key=key, token=record["token"]))
+    return [patch for patch in found if patch is not None]
+
+
+def clear_marks(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Remove the marks of recoveries that did not take place: their confirmation was withdrawn, or the quorum returned.
+
+    That is known once a quorum of the marked cluster answers, and no member of the cluster that it would have become.
+    """
+    if seen.members is None or seen.cluster_id != resource.recorded_cluster_id:
+        return PASS
+    made = {
+        successor_of(resource, {"survivor": instance.name, "token": token})
+        for instance in seen.instances
+        for token in tokens(instance.volume, SET_ASIDE)
+    }
+    running = {instance.status.cluster_id for instance in seen.instances if instance.status} - {seen.cluster_id}
+    if recovery_pod_name(resource) in seen.job_pods or made & running:
+        return PASS
+    claims = (instance.volume for instance in seen.instances if instance.volume)
+    found = [recovery_marks.change(claim, seen.cluster_id) for claim in claims]
+    return Step.do(*(patch for patch in found if patch is not None))
 
 
 def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: datetime) -> Step:
@@ -279,9 +302,10 @@ def _marked(resource: EtcdCluster, seen: Observed) -> Obj:
 
     Every other volume with data of the cluster is kept, marked or not.
     """
-    with_data = {found.name for found in lost_records(resource, seen)}
+    with_data = {found.name: f"{found.cluster_id:016x}" for found in lost_records(resource, seen)}
     for each in seen.instances:
-        if each.name in with_data and (token := annotation(each.volume, SET_ASIDE)):
+        own = (mark.token for mark in marks(each.volume, SET_ASIDE) if mark.cluster == with_data.get(each.name))
+        if token := next(own, ""):
             others = [other.name for other in seen.instances if other.name in with_data or other.kept_by == token]
             kept = [name for name in others if name != each.name]
             message = f"The status was lost: the volumes record the recovery from the data of {each.name}."
@@ -301,7 +325,7 @@ def _begun(resource: EtcdCluster, seen: Observed, record: Obj) -> bool:
 def _is_marked(seen: Observed, record: Obj) -> bool:
     """Whether the survivor's volume has the token of this recovery."""
     instance = seen.instance_named(record["survivor"])
-    return instance is not None and annotation(instance.volume, SET_ASIDE) == record["token"]
+    return instance is not None and record["token"] in tokens(instance.volume, SET_ASIDE)
 
 
 def _stopped(seen: Observed) -> bool:

@@ -19,11 +19,11 @@ from operators.etcd.backup.pods import recovery_pod, recovery_pod_name
 from operators.etcd.client.server import Member, RaftProgress
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects import names as object_names
-from operators.etcd.objects.bootstrap import successor
+from operators.etcd.objects.bootstrap import successor, successor_of
 from operators.etcd.observe import Observed
 from operators.etcd.steps import quorum_recovery
 from operators.etcd.steps.data_loss import QuorumLoss, loss
-from operators.etcd.steps.quorum_recovery import executing, recover_quorum, replicas, report
+from operators.etcd.steps.quorum_recovery import clear_marks, executing, recover_quorum, replicas, report
 from operators.etcd.steps.recording import record_cluster
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.runtime import plan as steps
@@ -41,6 +41,7 @@ SURVIVES = At(ready=False, runs=True)
 """A member that runs and answers, but knows no leader."""
 
 RECORDED = {"token": "20260101T120000Z-abcdefabcdef", "survivor": "demo-0", "revision": 10, "message": "…"}
+MARK = f"{RECORDED['token']}@{CLUSTER_ID:016x}"
 
 
 def without_quorum(
@@ -369,7 +370,7 @@ def stopped(
     if marked:
         volume = world.instances[0].volume
         assert volume is not None
-        volume["metadata"]["annotations"] = {object_names.SET_ASIDE: RECORDED["token"]}
+        volume["metadata"]["annotations"] = {object_names.SET_ASIDE: MARK}
     return resource, replace(world, job_pods={recovery_pod_name(resource): pod} if pod else {})
 
 
@@ -390,8 +391,65 @@ def test_volumes_of_survivors_are_marked_before_a_new_cluster_is_created() -> No
     for action in step.actions:
         assert isinstance(action, steps.Patch)
         marks[action.obj["metadata"]["name"]] = action.change["metadata"]["annotations"]
-    token = RECORDED["token"]
-    assert marks == {"data-demo-0": {object_names.SET_ASIDE: token}, "data-demo-2": {object_names.KEPT: token}}
+    assert marks == {"data-demo-0": {object_names.SET_ASIDE: MARK}, "data-demo-2": {object_names.KEPT: MARK}}
+
+
+def marked(world: Observed, number: int, **annotations: str) -> None:
+    volume = world.instances[number].volume
+    assert volume is not None
+    names = {"kept": object_names.KEPT, "set_aside": object_names.SET_ASIDE}
+    volume["metadata"]["annotations"] = {names[key]: text for key, text in annotations.items()}
+
+
+def changed_marks(step: Step) -> dict[str, Obj]:
+    found = [action for action in step.actions if isinstance(action, steps.Patch)]
+    return {action.obj["metadata"]["name"]: action.change["metadata"]["annotations"] for action in found}
+
+
+def test_mark_of_an_earlier_recovery_stays_and_that_of_a_withdrawn_one_is_removed() -> None:
+    """X8: the data of the earlier one is on the volume until a user releases it; the withdrawn one left none."""
+    resource, world = stopped(marked=False, kept=["demo-2"])
+    marked(world, 0, set_aside=f"earlier@00000000000000b0,withdrawn@{CLUSTER_ID:016x}")
+    marked(world, 2, set_aside=f"withdrawn@{CLUSTER_ID:016x}")
+    assert changed_marks(recover(resource, world)) == {
+        "data-demo-0": {object_names.SET_ASIDE: f"earlier@00000000000000b0,{MARK}"},
+        "data-demo-2": {object_names.SET_ASIDE: None, object_names.KEPT: MARK},
+    }
+
+
+def test_marks_of_a_withdrawn_recovery_are_removed_once_a_quorum_answers() -> None:
+    resource = cluster(3)
+    world = seen(resource, VOTER, VOTER, VOTER)
+    marked(world, 0, set_aside=f"earlier@00000000000000b0,withdrawn@{CLUSTER_ID:016x}")
+    marked(world, 1, kept=f"withdrawn@{CLUSTER_ID:016x}")
+    assert changed_marks(clear_marks(resource, world, NOW)) == {
+        "data-demo-0": {object_names.SET_ASIDE: "earlier@00000000000000b0"},
+        "data-demo-1": {object_names.KEPT: None},
+    }
+
+
+def test_marks_stay_while_the_recovery_may_have_taken_place() -> None:
+    resource = cluster(3)
+    world = seen(resource, VOTER, VOTER, VOTER)
+    marked(world, 1, set_aside=MARK)
+    pod = {recovery_pod_name(resource): recovery_pod_obj("Succeeded")}
+    assert clear_marks(resource, replace(world, job_pods=pod), NOW) == Step()
+    assert clear_marks(resource, seen(resource, SURVIVES, LOST, LOST, leader=None, known=False), NOW) == Step()
+    instance = world.instances[2]
+    assert instance.status is not None
+    made = successor_of(resource, {"survivor": "demo-1", "token": RECORDED["token"]})
+    instances = (*world.instances[:2], replace(instance, status=replace(instance.status, cluster_id=made)))
+    assert clear_marks(resource, replace(world, instances=instances), NOW) == Step()
+
+
+def test_recovery_waits_until_every_member_with_data_has_stopped() -> None:
+    """X9: a survivor that still runs may be part of a quorum again, which accepts writes."""
+    resource, _ = stopped(marked=False, kept=["demo-2"])
+    late = seen(resource, STOPPED, STOPPED, SURVIVES, leader=None, known=False, replicas=0)
+    step = recover(resource, late)
+    assert (step.actions, "stopping demo-2" in step.message) == ((), True)
+    late = seen(resource, STOPPED, DOWN, STOPPED, leader=None, known=False, replicas=0)
+    assert recover(resource, late).actions, "the pod of a lost member may never report its end"
 
 
 def test_no_recovery_is_offered_while_a_survivor_applies_its_log() -> None:

@@ -83,7 +83,7 @@ STOPPED = replace(ABSENT, disk=None)
 
 def interrupted(cluster_id: int = CLUSTER_ID, **spec: Any) -> tuple[EtcdCluster, Observed]:
     """A cluster that lost its status while its members are stopped for a recovery, with two of five volumes left."""
-    marked = record(1, cluster_id=f"{cluster_id:016x}") | {SET_ASIDE: TOKEN}
+    marked = record(1, cluster_id=f"{cluster_id:016x}") | {SET_ASIDE: f"{TOKEN}@{CLUSTER_ID:016x}"}
     records = {1: marked, 3: record(3)}
     return without_status(*[STOPPED] * 5, records=records, stopped=True, **spec)
 
