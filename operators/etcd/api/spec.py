@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from operators.etcd.api.catalogue import ETCD
 from operators.etcd.api.rules import AUTO_COMPACTION_RULES, CLUSTER_RULES, TLS_RULES
 from operators.etcd.api.snapshot_stores import S3, Destination, EtcdBackupSpec, RestoreSource, VolumeStore
-from operators.etcd.api.versions import Version
+from operators.etcd.api.versions import DOWNGRADES, Version, dotted
 from shared.api import schedule
 from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
@@ -34,6 +34,8 @@ from shared.kubernetes.quantity import parse_quantity
 __all__ = ["S3", "Destination", "EtcdBackupSpec", "EtcdClusterSpec", "RestoreSource", "VolumeStore"]
 
 DEFAULT_VERSION = ETCD.default_version
+
+_DOWNGRADES = ", ".join(f"{dotted(series)} to {dotted(below)}" for series, below in DOWNGRADES.items())
 
 MIB, GIB = 1 << 20, 1 << 30
 MAX_ADVISED_QUOTA_BYTES = 8 * GIB
@@ -303,8 +305,9 @@ class EtcdClusterSpec(PodSettings, PodExtensions):
         description=(
             "Version of etcd, such as 3.6.16. Without image, the tag v3.6.16 of the operator's repository is "
             "run. With image, it is needed only if the tag of the image is not a version. A change restarts the "
-            "members one by one; upgrades go one minor version at a time, and downgrades to an older minor "
-            "version are rejected. Default: the running version; for a new cluster the default of the operator."
+            "members one by one; upgrades go one minor version at a time, and so do downgrades, as far as etcd "
+            f"supports them ({_DOWNGRADES}). Default: the running version; for a new cluster, the default of the "
+            "operator."
         ),
     )
     storage: Storage = Field(

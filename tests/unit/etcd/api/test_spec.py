@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from operators.etcd.api.arguments import RESERVED_FLAGS
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.spec import GIB, MAX_ADVISED_QUOTA_BYTES, MIB, EtcdClusterSpec
-from operators.etcd.api.versions import Version
+from operators.etcd.api.versions import DOWNGRADES, Version, dotted
 from operators.etcd.objects.command_line import arguments
 from shared.api.spec import InvalidSpec
 
@@ -103,3 +103,11 @@ def test_flags_set_by_the_operator_are_reserved(spec_of: Any) -> None:
     ]
     assert set(unreserved) <= repeatable
     assert len(given) > 10
+
+
+def test_explanation_of_the_version_names_every_downgrade_that_etcd_supports() -> None:
+    """D1: according to kubectl explain, downgrades were rejected."""
+    text = EtcdClusterSpec.model_fields["version"].description or ""
+    for series, below in DOWNGRADES.items():
+        assert f"{dotted(series)} to {dotted(below)}" in text
+    assert "rejected" not in text
