@@ -260,7 +260,7 @@ class Server(Protocol):
         """
 
     async def auth_enabled(self) -> bool:
-        """Whether authentication is enabled."""
+        """Whether authentication is enabled, as far as this member has applied the log. Needs no quorum."""
 
     async def authenticate(self) -> None:
         """Log in now; not an error without authentication. Otherwise the password is used when a request needs it.

@@ -157,18 +157,19 @@ async def test_enabling_authentication_completes_after_a_crash() -> None:
 @pytest.mark.parametrize(
     ("replies", "enabled"),
     [
-        ({"auth_status": {"header": HEADER, "enabled": True}}, True),
-        ({"auth_status": {"header": HEADER, "authRevision": "1"}}, False),
-        ({"auth_status": refusing("etcdserver: permission denied", 7, 403)}, True),
-        ({"auth_status": raw(b"CommonName of client sending a request will be ignored", status=400)}, True),
-        ({"auth_authenticate": refusing("etcdserver: authentication is not enabled")}, False),  # 3.4
-        ({"auth_authenticate": refusing("etcdserver: authentication failed, invalid user ID or password", 3)}, True),
+        ({"kv_range": {"header": HEADER}}, False),
+        ({"kv_range": requiring_token({"header": HEADER}, {"token.1"})}, True),
+        ({"kv_range": refusing("etcdserver: user name is empty", 3)}, True),  # 3.4
+        ({"kv_range": refusing("etcdserver: permission denied", 7, 403)}, True),
+        ({"kv_range": raw(b"CommonName of client sending a request will be ignored", status=400)}, True),
     ],
 )
-async def test_enabled_authentication_is_detected_in_every_version(replies: dict[str, Any], enabled: bool) -> None:
-    async with fake(**replies) as stub, stub.connected() as server:
+async def test_enabled_authentication_is_detected_without_a_proposal(replies: dict[str, Any], enabled: bool) -> None:
+    """J7: auth/status goes through Raft's log: a write to every member for each observation, which needs a quorum."""
+    async with fake(**replies, auth_authenticate=issuing_tokens()) as stub, stub.connected() as server:
         assert await server.auth_enabled() is enabled
-        assert not any("secret" in str(body) for _, body, _ in stub.requests)
+        [(path, body, token)] = stub.requests
+        assert (path, body["serializable"], token) == ("kv/range", True, "")
 
 
 def test_least_recently_used_token_is_evicted() -> None:
