@@ -26,7 +26,7 @@ from operators.etcd.steps.availability import (
     POLL_SECONDS,
     await_etcd,
     await_members,
-    await_only_member,
+    await_planned_restart,
     require_backup_destination,
 )
 from operators.etcd.steps.backup_schedule import schedule_backups
@@ -132,7 +132,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
                 restart_distrusting,  # members whose certificate authority was deleted or replaced
                 require_access,  # etcd accepts the operator's credentials
                 await_etcd,  # a disconnected operator changes nothing
-                await_only_member,  # an update that restarts it is no lost quorum
+                await_planned_restart,  # an update that restarts one of two is no lost quorum
                 partial(recover_quorum, partial(recovery_pod, settings)),  # a permanent loss needs a confirmation
                 refuse_unknown_members,  # members without a pod of this cluster
                 report_kept_volumes,  # data that a recovery did not use

@@ -553,7 +553,7 @@ REASONS.extend(
     ("{progress}; removing {instance}, because its data is deleted with its pod. It joins again with a new pod."),
     "{healthy} of {size} members are healthy.",
     "{healthy} of {size} members are healthy. {problems}",
-    "{name} restarts with the changed template. It is the only voter: clients are not served until it is ready.",
+    "{name} restarts with the changed template. {needed}: clients are not served until it is ready.",
     "Rolling update: {outdated} of {total} pods are outdated; {pod} is being recreated.",
     "Rolling update: {outdated} of {total} pods are outdated. {pod} {state}",
     (

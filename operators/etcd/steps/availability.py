@@ -28,6 +28,9 @@ from shared.steps.rolling_update import RETURN_TIMEOUT
 POLL_SECONDS = 30.0
 """Interval at which a complete cluster is observed: no watch reports its leader and sizes; `alarm_probe` alarms."""
 
+MAX_WITHOUT_SPARE = 2
+"""Most voters of which none can be missing for a quorum."""
+
 BUSY_SECONDS = 5.0
 """Interval at which an incomplete cluster is observed, if no step sets a time."""
 
@@ -51,22 +54,25 @@ def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     return Step.wait(ETCD_UNREACHABLE, message, warning=True, requeue=POLL_SECONDS)
 
 
-def await_only_member(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Report an update that restarts the only voter as an update: without that voter, there is no quorum.
+def await_planned_restart(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+    """Report an update that restarts one of at most two voters as an update: without that voter, there is no quorum.
 
-    After RETURN_TIMEOUT without service, and if its pod has a problem, the lost quorum is reported.
+    After RETURN_TIMEOUT without service, and if a pod has a problem, the lost quorum is reported.
     """
     found = loss(resource, seen)
-    if found is None or found.is_permanent or len(found.voters) > 1 or _movement(resource, seen) != UPDATING:
+    if found is None or found.lost or len(found.voters) > MAX_WITHOUT_SPARE or _movement(resource, seen) != UPDATING:
         return PASS
-    name = found.voters[0].name
-    instance, available = seen.instance_named(name), accessors.condition(resource.obj, AVAILABLE)
+    instances = [seen.instance_named(voter.name) for voter in found.voters]
+    restarting = [voter.name for voter, each in zip(found.voters, instances, strict=True) if not (each and each.runs)]
+    if len(restarting) > 1 or any(each and each.pod and each.pod.problem for each in instances):
+        return PASS
+    available = accessors.condition(resource.obj, AVAILABLE)
     since = datetime.fromisoformat(available["lastTransitionTime"]) if available.get("status") == "False" else now
-    if now - since > RETURN_TIMEOUT or (instance and instance.pod and instance.pod.problem):
+    if now - since > RETURN_TIMEOUT:
         return PASS
-    message = (
-        f"{name} restarts with the changed template. It is the only voter: clients are not served until it is ready."
-    )
+    name = next(iter(restarting), found.voters[0].name if len(found.voters) == 1 else "A member")
+    needed = "It is the only voter" if len(found.voters) == 1 else "Both voters are needed for a quorum"
+    message = f"{name} restarts with the changed template. {needed}: clients are not served until it is ready."
     return Step.progressing(UPDATING, message, poll=MEMBERSHIP_POLL_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""A restart of the only member is reported as what it is: a change in progress, not a lost quorum."""
+"""A restart of the only member, or of one of two, is reported as a change in progress, not as a lost quorum."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from tests.support.etcd.scenarios import ETCD, MIDDLE, NEW
 
 
 class Single:
-    """A cluster of one member."""
+    """A cluster of one member, or of two."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
         self.world = World(ETCD)
         self.operator: Harness = self.world.operator()
         self.seen: list[tuple[str, str]] = []
 
     async def apply(self, **spec: Any) -> None:
-        self.operator.apply("demo", size=1, **{"version": MIDDLE, **spec})
+        self.operator.apply("demo", size=self.size, **{"version": MIDDLE, **spec})
 
     async def settle(self) -> None:
         """Settle turn by turn, and note every reason and message of Ready."""
@@ -54,9 +55,10 @@ class Single:
         return [obj["reason"] for _, obj in self.world.server.objects(EVENT) if obj["type"] == "Warning"]
 
 
+@pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("change", [{"version": NEW}, {"labels": {"a": "b"}}], ids=["version", "template"])
-async def test_planned_restart_of_the_only_member_is_no_warning(change: Obj) -> None:
-    single = Single()
+async def test_planned_restart_without_a_spare_member_is_no_warning(change: Obj, size: int) -> None:
+    single = Single(size)
     await single.apply()
     await single.settle()
     single.seen.clear()
@@ -70,8 +72,9 @@ async def test_planned_restart_of_the_only_member_is_no_warning(change: Obj) -> 
     assert "NoQuorum" not in {reason for reason, _ in single.seen}
 
 
-async def test_only_member_that_does_not_return_is_a_lost_quorum() -> None:
-    single = Single()
+@pytest.mark.parametrize("size", [1, 2])
+async def test_restarted_member_that_does_not_return_is_a_lost_quorum(size: int) -> None:
+    single = Single(size)
     await single.apply()
     await single.settle()
     single.world.database.halted = True  # type: ignore[attr-defined]
@@ -84,8 +87,9 @@ async def test_only_member_that_does_not_return_is_a_lost_quorum() -> None:
     assert "NoQuorum" in await single.warnings()
 
 
-async def test_only_member_that_fails_without_an_update_is_a_lost_quorum() -> None:
-    single = Single()
+@pytest.mark.parametrize("size", [1, 2])
+async def test_member_that_fails_without_an_update_is_a_lost_quorum(size: int) -> None:
+    single = Single(size)
     await single.apply()
     await single.settle()
     single.operator.user_client.delete(POD, NAMESPACE, "demo-0")
