@@ -38,6 +38,7 @@ from operators.etcd.observe import Observed
 from operators.etcd.reasons import DATA_LOST, NO_QUORUM, QUORUM_LOST, RECOVERING, RECOVERY_FAILED
 from operators.etcd.recovery_marks import marks, tokens
 from operators.etcd.steps.data_loss import QuorumLoss, has_returned, loss, progress
+from operators.etcd.steps.version_change import permitted
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
@@ -172,7 +173,8 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
         return Step.wait(RECOVERING, message, *changes, requeue=0)
     message = f"Recovery {token}: creating a new cluster from the data of {survivor}."
     if pod is None:
-        return Step.wait(RECOVERING, message, Apply(POD, build(resource, number, token)))
+        # etcdutl of the version that the member runs: that of the spec may write a format that it does not read.
+        return Step.wait(RECOVERING, message, Apply(POD, build(permitted(resource, seen), number, token)))
     if token_of(pod) != token:
         return Step.wait(
             RECOVERING, f"{message} Deleting the pod of a former recovery first.", *_delete(pod), requeue=POLL_SECONDS

@@ -428,7 +428,7 @@ def test_marks_of_a_withdrawn_recovery_are_removed_once_a_quorum_answers() -> No
     }
 
 
-def test_marks_stay_while_the_recovery_may_have_taken_place() -> None:
+def test_marks_stay_while_the_recovery_may_have_succeeded() -> None:
     resource = cluster(3)
     world = seen(resource, VOTER, VOTER, VOTER)
     marked(world, 1, set_aside=MARK)
@@ -463,6 +463,20 @@ def test_no_recovery_is_offered_while_a_survivor_applies_its_log() -> None:
     step = recover(resource, world)
     assert (step.reason, step.actions) == ("QuorumLost", ())
     assert "demo-1: still applying the log" in step.message
+
+
+@pytest.mark.parametrize(
+    ("version", "image"), [("3.7.0", "v3.6.8"), ("3.5.26", "v3.6.8"), ("3.6.11", "v3.6.11"), ("3.6.8", "v3.6.8")]
+)
+def test_recovery_during_a_version_change_uses_the_version_that_the_member_runs(version: str, image: str) -> None:
+    resource, world = stopped(version=version)
+    _, before = stopped(version="3.6.8")
+    made = plan(resource, replace(world, stateful_set=before.stateful_set))
+    applied = [action.obj for action in made.actions if isinstance(action, steps.Apply)]
+    (pod,) = [obj for obj in applied if obj["kind"] == "Pod"]
+    assert pod["spec"]["initContainers"][1]["image"] == f"example.com/etcd:{image}"
+    (members,) = [obj for obj in applied if obj["kind"] == "StatefulSet"]
+    assert members["spec"]["template"]["spec"]["containers"][0]["image"] == f"example.com/etcd:{image}"
 
 
 def test_recovery_makes_a_new_cluster_of_the_survivors_data() -> None:
