@@ -120,6 +120,7 @@ def _members(resource: EtcdCluster, seen: Assessment, now: datetime, log: Obj | 
     before = {member["name"]: member for member in resource.reported.get("members") or ()}
     if seen.members is None:
         before |= {member["name"]: member for member in recorded_members(_from_volumes(resource, seen))}
+        before |= {each.name: {"name": each.name} for each in seen.instances if each.empty and each.name not in before}
         return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
     return [
         _member(resource, seen, instance, before.get(instance.name) or {}, now, log)
@@ -131,7 +132,8 @@ def _members(resource: EtcdCluster, seen: Assessment, now: datetime, log: Obj | 
 def _remembered(member: Obj, instance: Instance | None) -> Obj:
     """Return the last status of a member, with health from the kubelet, if no list of members is known."""
     role = "voter" if member.get("role") == "leader" else member.get("role")
-    healthy = instance is not None and instance.ready
+    is_member = "id" in member or "healthy" in member
+    healthy = instance is not None and instance.ready if is_member else None
     found = {"role": role, "healthy": healthy, "foundEmpty": _found_empty(instance, member)}
     kept = {key: value for key, value in member.items() if key != "foundEmpty"}
     return kept | {key: value for key, value in found.items() if value is not None}

@@ -30,6 +30,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.backup.pods import TOKEN, recovery_pod_name
 from operators.etcd.empty_directory import AWAITING_PROOF
+from operators.etcd.membership.layout import begun
 from operators.etcd.membership.volume_record import lost_records
 from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import successor, successor_of
@@ -153,7 +154,7 @@ def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now
         return Step.wait(RECOVERING, message, *_delete(pod), requeue=POLL_SECONDS)
     found = loss(resource, seen)
     if found is None:
-        return PASS
+        return _judge_unrecorded(resource, seen)
     return _judge(resource, seen, found, now) if found.is_permanent else _wait_for_members(seen, found)
 
 
@@ -200,7 +201,7 @@ def _marks(resource: EtcdCluster, seen: Observed, record: Obj) -> list[Patch]:
 
 
 def clear_marks(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Remove the marks of recoveries that did not take place: their confirmation was withdrawn, or the quorum returned.
+    """Remove the marks of recoveries that were not carried out: one was withdrawn, or the quorum returned before.
 
     That is known once a quorum of the marked cluster answers, and no member of the cluster that it would have become.
     """
@@ -223,12 +224,7 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: dateti
     """Report a permanently lost quorum until a user confirms the recovery."""
     loss_text = f"{_names(found)} of the {len(found.voters)} voters lost their data: the quorum is permanently lost."
     if found.survivor is None and not found.unreachable:
-        return Step.blocked(
-            DATA_LOST,
-            f"{loss_text} No other member has any data, so the cluster cannot be recovered. Nothing was changed. "
-            "Delete this resource and create it again: with spec.restore to start from a backup, without it to "
-            "start empty.",
-        )
+        return _all_lost(loss_text)
     if found.unreachable:
         message = (
             f"{loss_text} {_unreachable(seen, found)}: it is unknown which member has the most data. Bring the "
@@ -269,6 +265,23 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: dateti
     )
     proposal = Proposal(QUORUM_LOST, loss_text, brief, caution, recording, token, prior)
     return proposal.decide(resource, requeue=RETRY_SECONDS)
+
+
+def _judge_unrecorded(resource: EtcdCluster, seen: Observed) -> Step:
+    """Report that all data is lost, if neither the status nor a volume records the cluster any more."""
+    unknown = seen.members is None and not resource.recorded_cluster_id and begun(resource, seen)
+    if not unknown or not seen.instances or not all(instance.proves_loss for instance in seen.instances):
+        return PASS
+    names = ", ".join(instance.name for instance in seen.instances)
+    return _all_lost(f"Neither status nor a volume records the cluster any more, and the volumes of {names} are empty.")
+
+
+def _all_lost(loss_text: str) -> Step:
+    return Step.blocked(
+        DATA_LOST,
+        f"{loss_text} No other member has any data, so the cluster cannot be recovered. Nothing was changed. Delete "
+        "this resource and create it again: with spec.restore to start from a backup, without it to start empty.",
+    )
 
 
 def _wait_for_members(seen: Observed, found: QuorumLoss) -> Step:

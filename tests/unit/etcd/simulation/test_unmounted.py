@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
-from shared.testing.harness.scenario import ScenarioStep, later
+from shared.testing.harness.outage import status_lost
+from shared.testing.harness.scenario import ScenarioStep, later, operator_down
 from shared.testing.harness.scenario_runner import ScenarioRun, World
-from tests.support.etcd.scenarios import ETCD, cluster, unmounted
+from tests.support.etcd.scenarios import ETCD, cluster, lost, unmounted
 from tests.support.plays import ready, run
 
 DAY = 86400.0
@@ -56,3 +57,14 @@ async def test_recovery_is_offered_only_once_the_loss_is_proven() -> None:
     await run(play, (later(150),))
     assert ready(play)["reason"] == "QuorumLost"
     assert "cache-1, cache-2 (empty directory) of the 3 voters" in ready(play)["message"]
+
+
+async def test_loss_of_all_data_is_reported_although_the_status_was_lost() -> None:
+    """X7: the message was that of the kubelet, CrashLoopBackOff, without a remedy."""
+    play = await begun(cluster(3))
+    everything = (*lost(0, 1, 2), ScenarioStep("the status is lost", status_lost))
+    await run(play, operator_down(*everything))
+    await run(play, (later(60), later(150), later(60)))
+    assert ready(play)["reason"] == "DataLost", ready(play)["message"]
+    assert "the volumes of cache-0, cache-1, cache-2 are empty" in ready(play)["message"]
+    assert "spec.restore" in ready(play)["message"]
