@@ -12,6 +12,7 @@ import pytest
 
 from operators.etcd.operator import clusters as etcd_clusters
 from operators.memcached.operator import controller as memcached_controller
+from operators.redis import bus_port
 from operators.redis.operator import clusters as redis_clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import NETWORK_POLICY, POD, Obj
@@ -54,12 +55,20 @@ class Case:
         return [self.clients, self.metrics, *([self.peers] if self.peers else [])]
 
 
+PEERS = 20000
+"""Port of the bus of each RedisCluster in these tests."""
+
 CASES = [
     Case(memcached.MEMCACHED, lambda **spec: apply(size=2, metrics={}, **spec), 11211, 9150, None),
     Case(etcd.ETCD, lambda **spec: etcd.cluster(3, **spec), 2379, 2381, 2380),
-    Case(redis.REDIS, lambda **spec: redis.cluster(6, metrics={}, **spec), 6379, 9121, 16379),
+    Case(redis.REDIS, lambda **spec: redis.cluster(6, metrics={}, **spec), 6379, 9121, PEERS),
 ]
 KINDS = pytest.mark.parametrize("case", CASES, ids=lambda case: case.subject.name)
+
+
+@pytest.fixture(autouse=True)
+def one_bus_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_port, "PORTS", range(PEERS, PEERS + 1))
 
 
 def running(subject: Subject, peers: list[Obj]) -> Subject:

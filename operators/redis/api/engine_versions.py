@@ -139,6 +139,7 @@ class Features:
             importing; Valkey 8.0 and later delete such keys instead.
         slot_ranges: whether CLUSTER ADDSLOTSRANGE, SHARDS and LINKS exist.
         hostnames: whether cluster-announce-hostname exists.
+        bus_port: whether cluster-port exists.
         sets_many: whether one CONFIG SET accepts several directives.
         reloads_certificates: whether CONFIG SET tls-cert-file reloads the file if its name stays the same.
         keeps_unclaimed_marks: whether the mark that the owner of a slot does not claim it outlasts a change of the
@@ -151,6 +152,7 @@ class Features:
     marks_stray_keys: bool
     slot_ranges: bool
     hostnames: bool
+    bus_port: bool
     sets_many: bool
     reloads_certificates: bool
     keeps_unclaimed_marks: bool
@@ -167,6 +169,7 @@ def features(engine: Engine) -> Features:
         marks_stray_keys=not valkey or version < Version(8, 0),  # src/cluster_legacy.c, verifyClusterConfigWithData
         slot_ranges=since_7_0,  # src/commands/cluster-addslotsrange.json, cluster-shards.json
         hostnames=since_7_0,  # src/config.c
+        bus_port=since_7_0,  # src/config.c
         sets_many=since_7_0,  # src/config.c, configSetCommand
         reloads_certificates=since_7_0,  # src/config.c, VOLATILE_CONFIG
         keeps_unclaimed_marks=not valkey and _keeps_unclaimed_marks(version),

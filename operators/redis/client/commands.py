@@ -65,13 +65,12 @@ class Meet(RedisCall):
     own: frozenset[str] = frozenset()
 
     async def carry_out(self, connect: Connect, /) -> None:
-        async with known(connect, self.access, self.at, self.id):
-            pass
-
+        async with known(connect, self.access, self.at, self.id) as (_, report):
+            bus = report.me.bus
         failures = []
         for via in (self.via[:1], self.via[1:]):  # one node first: a foreign node reaches only that one
             try:
-                await self._meet(connect, via)
+                await self._meet(connect, via, bus)
             except ForeignNodeMet:
                 raise
             except RedisError as error:
@@ -79,20 +78,20 @@ class Meet(RedisCall):
         for failure in failures:
             raise failure
 
-    async def _meet(self, connect: Connect, via: tuple[Endpoint, ...]) -> None:
+    async def _meet(self, connect: Connect, via: tuple[Endpoint, ...], bus: int) -> None:
         before: dict[Endpoint, frozenset[str]] = {}
         by_id = {endpoint.id: endpoint for endpoint in via}
 
         async def apply(server: Server, report: NodeReport) -> None:
-            found, address = report.node(self.id), (self.at.address, self.at.port)
-            if found is None or (found.address, found.port) != address or not found.linked:
+            found, address = report.node(self.id), (self.at.address, self.at.port, bus)
+            if found is None or (found.address, found.port, found.bus) != address or not found.linked:
                 before[by_id[report.id]] = frozenset(node.id for node in report.nodes)
                 await server.execute("CLUSTER", "MEET", *address)
 
         try:
             await each(connect, self.access, via, apply)
         finally:  # some have met the node, although another one failed
-            await Handshakes(self.access, self.at, self.id, self.own, before).verify(connect, self.via)
+            await Handshakes(self.access, self.at, bus, self.id, self.own, before).verify(connect, self.via)
 
     def __str__(self) -> str:
         return f"let {', '.join(endpoint.name for endpoint in self.via)} meet {self.at.name} at {self.at.address}"

@@ -5,8 +5,8 @@ ends, the address may be given to a node of another cluster. That node would bec
 of its own cluster.
 
 The foreign node still knows the nodes that met it. It gets no CLUSTER FORGET: since Redis 7.2 that spreads by gossip,
-also back to these nodes. Since Valkey 8.1 such a node sends MEET itself after the node timeout, and only a
-NetworkPolicy or TLS keeps it out; then `preconditions.refuse_unknown_nodes` reports it.
+also back to these nodes. Since Valkey 8.1 such a node sends MEET itself after the node timeout: a bus port of its own,
+a NetworkPolicy or TLS keeps it out; otherwise `preconditions.refuse_unknown_nodes` reports it.
 
 Source: clusterStartHandshake and clusterProcessPacket in src/cluster_legacy.c of redis 7.4.
 """
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from operators.redis.client.command_base import each
 from operators.redis.client.errors import ForeignNodeMet, RedisError, Refused, Unreachable
 from operators.redis.client.responses import MALFORMED, Node, NodeReport, parse_nodes
-from operators.redis.client.server import BUS_PORT, Access, Connect, Endpoint, Server
+from operators.redis.client.server import Access, Connect, Endpoint, Server
 
 POLL_INTERVAL_SECONDS = 0.1
 """Time between inspections of a handshake, which usually takes one or two ticks of the cluster bus (0.1 s)."""
@@ -38,6 +38,7 @@ class Handshakes:
 
     Attributes:
         at: endpoint of the other node.
+        bus: port of its cluster bus.
         expected: id of the other node.
         own: ids that belong to the cluster, whether members or not.
         before: ids that each node knew before its handshake, by the endpoint of the node.
@@ -45,6 +46,7 @@ class Handshakes:
 
     access: Access
     at: Endpoint
+    bus: int
     expected: str
     own: frozenset[str]
     before: Mapping[Endpoint, frozenset[str]]
@@ -70,7 +72,7 @@ class Handshakes:
             raise ForeignNodeMet(
                 f"{', '.join(sorted(foreign))} answered at {self.at.address} instead of {self.at.name}: the address "
                 "belongs to another node now. All nodes that had met it have forgotten it. Check that a "
-                "NetworkPolicy protects port 16379 of both clusters (spec.network)."
+                f"NetworkPolicy protects port {self.bus} of both clusters (spec.network)."
             )
         await each(connect, self.access, pending, self._cancel)
         for failure in failures:
@@ -78,7 +80,7 @@ class Handshakes:
         if pending:
             raise Unreachable(
                 f"{self.at.name} does not answer {', '.join(sorted(at.name for at in pending))} on the cluster bus: "
-                f"the handshake (CLUSTER MEET) with {self.at.address}, port {BUS_PORT}, did not end within "
+                f"the handshake (CLUSTER MEET) with {self.at.address}, port {self.bus}, did not end within "
                 f"{MAX_POLLS * POLL_INTERVAL_SECONDS:.0f} s. Check that the network and its policies admit that port."
             )
 

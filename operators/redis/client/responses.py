@@ -51,6 +51,7 @@ class Node:
         migrating: target of each migrating slot; only in the entry of a node about itself.
         importing: source of each importing slot; only in the entry of a node about itself.
         host: announced hostname, if any (since Redis 7.0).
+        bus: port of the cluster bus.
     """
 
     id: str
@@ -64,6 +65,7 @@ class Node:
     migrating: Mapping[int, str] = field(default_factory=dict)
     importing: Mapping[int, str] = field(default_factory=dict)
     host: str = ""
+    bus: int = 0
 
     @property
     def location(self) -> str:
@@ -364,13 +366,14 @@ def _short(text: str, most: int = MAX_WORD_BYTES) -> str:
 def _parsed(node_id: str, instance: str, flags: str, primary: str, more: str) -> Node:
     """Parse a line of CLUSTER NODES without the times of ping and pong."""
     epoch, link, *rest = more.split(" ")
-    address, port, host = _parse_address(instance)
+    address, port, bus, host = _parse_address(instance)
     opened = [_OPEN.fullmatch(word) for word in rest]
     arrows = [(int(found[1]), found[2], found[3]) for found in opened if found]
     return Node(
         id=node_id,
         address=address,
         port=port,
+        bus=bus,
         flags=frozenset(flags.split(",")) - {"noflags"},
         primary="" if primary == "-" else primary,
         epoch=int(epoch),
@@ -385,12 +388,13 @@ def _parsed(node_id: str, instance: str, flags: str, primary: str, more: str) ->
 _node = lru_cache(maxsize=4096)(_parsed)
 
 
-def _parse_address(text: str) -> tuple[str, int, str]:
+def _parse_address(text: str) -> tuple[str, int, int, str]:
     """Parse `address:port@bus,host,name=value…`; unknown parts are empty or 0."""
     bus_address, _, more = text.partition(",")
-    address, _, port = bus_address.partition("@")[0].rpartition(":")
+    client_address, _, bus = bus_address.partition("@")
+    address, _, port = client_address.rpartition(":")
     host = more.partition(",")[0]
-    return address, int(port or 0), "" if host == "?" or "=" in host else host
+    return address, int(port or 0), int(bus or 0), "" if host == "?" or "=" in host else host
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from shared.pki.certs import Pair
 
 PORT, BUS_PORT = 6379, 16379
-"""Ports for clients and for the cluster bus, which is always 10,000 above."""
+"""Ports for clients, and for the cluster bus by default: 10,000 above. See `bus_port` for that of a cluster."""
 
 REPLICATION_USER = "replication"
 """ACL user as which replicas authenticate at their primary (security/users.py)."""

@@ -23,7 +23,6 @@ import asyncio
 
 from operators.redis.client.errors import Loading, Unreachable
 from operators.redis.client.responses import NodeReport, mapping, parse_nodes
-from operators.redis.client.server import BUS_PORT, PORT
 from operators.redis.migration.participants import End
 from operators.redis.slots.hash_slots import Slots
 
@@ -62,7 +61,8 @@ async def renew_claims(source: End, target: End, patience: float) -> None:
     if coverage == "yes":  # the target would reject all commands of clients without an owner of the slot
         await target.server.execute("CONFIG", "SET", FULL_COVERAGE, "no")
     await target.server.execute("CLUSTER", "DELSLOTS", slot)
-    await source.server.execute("CLUSTER", "MEET", target.endpoint.address, target.endpoint.port)
+    to = target.endpoint
+    await source.server.execute("CLUSTER", "MEET", to.address, to.port, at_target.me.bus)
     await _await_claim(source, target, slot, patience)
     if slot in importing:
         await target.server.execute("CLUSTER", "SETSLOT", slot, "IMPORTING", importing[slot])
@@ -87,7 +87,7 @@ async def _await_claim(source: End, target: End, slot: int, patience: float) -> 
         raise Unreachable(
             f"Migration to {target.name} paused: no message of {source.name} on the cluster bus reached it within "
             f"{patience:g} s. The migration continues when they are connected: check network policies for the port "
-            f"{target.endpoint.port + BUS_PORT - PORT}."
+            f"{at_target.me.bus}."
         )
 
 

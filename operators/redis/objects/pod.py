@@ -71,6 +71,7 @@ def pod(
     config_digest: str,
     template: str = "",
     origin: str = "",
+    bus_port: int = BUS_PORT,
 ) -> Obj:
     """Return the pod template of the nodes.
 
@@ -80,10 +81,11 @@ def pod(
         config_digest: digest of the settings that servers read only when they start.
         template: the user's redis.conf.
         origin: UID of the resource that created the volumes; empty for volumes of earlier builds.
+        bus_port: port of the cluster bus.
     """
     settings, spec = resource.spec.pods, resource.spec
     annotations = {**settings.annotations, READ_ONCE: config_digest, **marks}
-    containers = [_server(resource, image, template, origin)]
+    containers = [_server(resource, image, template, origin, bus_port)]
     if spec.exporter_image:
         containers.append(_exporter(resource, spec.exporter_image))
     pod_spec: Obj = {
@@ -173,7 +175,7 @@ def _server_of(pod_obj: Obj | None) -> Obj:
     return next((each for each in containers if each.get("name") == CONTAINER), {})
 
 
-def arguments(resource: RedisCluster, template: str = "", origin: str = "") -> list[str]:
+def arguments(resource: RedisCluster, template: str = "", origin: str = "", bus_port: int = BUS_PORT) -> list[str]:
     """Return the command line of the server: its file, and arguments of the pod, which the kubelet fills in.
 
     A server contacts the nodes in its nodes.conf as soon as it starts. With the origin in the name of that file, a copy
@@ -181,11 +183,13 @@ def arguments(resource: RedisCluster, template: str = "", origin: str = "") -> l
 
     Args:
         template: the user's redis.conf.
-        origin: see `pod`.
+        origin, bus_port: see `pod`.
     """
     found = [f"{CONFIG}/{CONFIG_KEY}", "--cluster-announce-ip", f"$({POD_IP})"]
     if features(resource.engine).hostnames:
         found += ["--cluster-announce-hostname", names.host(resource, f"$({POD_NAME})")]
+    if bus_port != BUS_PORT:
+        found += ["--cluster-port", str(bus_port)]
     if starts_afresh(resource, template):  # see steps/fresh_identity.py
         process = f"$({POD_UID})-$({LAST_RUN_VARIABLE})"
         found += ["--cluster-config-file", f"nodes-{process}.conf", "--dbfilename", f"dump-{process}.rdb"]
@@ -200,27 +204,27 @@ def arguments(resource: RedisCluster, template: str = "", origin: str = "") -> l
     return found
 
 
-def _start(resource: RedisCluster, template: str, origin: str) -> Obj:
+def _start(resource: RedisCluster, template: str, origin: str, bus_port: int) -> Obj:
     """Return command and arguments of the server's container.
 
     The ENTRYPOINT of official images executes its arguments. If the first one is redis-server, that of Redis 8 adds
     --loadmodule for each bundled module. An image without an ENTRYPOINT executes the arguments themselves.
     Source: debian/docker-entrypoint.sh in redis/docker-library-redis (release/8.0) and valkey-io/valkey-container.
     """
-    command, given = resource.spec.command, arguments(resource, template, origin)
+    command, given = resource.spec.command, arguments(resource, template, origin, bus_port)
     if not command and loads_bundled_modules(resource, template):
         command = [resource.engine.program]  # a server that loads a module twice does not start
     return {"command": command, "args": given} if command else {"args": [resource.engine.program, *given]}
 
 
-def _server(resource: RedisCluster, image: str, template: str, origin: str) -> Obj:
+def _server(resource: RedisCluster, image: str, template: str, origin: str, bus_port: int) -> Obj:
     listening: Obj = {"tcpSocket": {"port": CLIENT}}
     return {
         "name": CONTAINER,
         "image": image,
-        **_start(resource, template, origin),
+        **_start(resource, template, origin, bus_port),
         "env": _process_variables(resource, template) + _environment(resource),
-        "ports": [_port(CLIENT, PORT), _port(BUS, BUS_PORT)],
+        "ports": [_port(CLIENT, PORT), _port(BUS, bus_port)],
         "resources": amounts(resource),
         # Without a program in the image, the kubelet can only check that a server listens. The operator checks whether
         # a node is in sync: only such pods are behind the client Service and count for evictions (SERVES).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.client.server import BUS_PORT, PORT
+from operators.redis.client.server import PORT
 from operators.redis.objects.names import (
     BUS,
     CLIENT,
@@ -19,9 +19,9 @@ from shared.kubernetes.objects import headless, service_port
 from shared.kubernetes.ownership import Owner
 
 
-def headless_service(resource: RedisCluster, own: Owner) -> Obj:
+def headless_service(resource: RedisCluster, own: Owner, bus_port: int) -> Obj:
     """Return the headless Service: a DNS name for each pod, also before it is ready."""
-    ports = [service_port(CLIENT, PORT), service_port(BUS, BUS_PORT)]
+    ports = [service_port(CLIENT, PORT), service_port(BUS, bus_port)]
     if resource.spec.exporter_image:
         ports.append(service_port(METRICS, METRICS_PORT))
     return own.object(SERVICE, resource.name, component=COMPONENT, spec=headless(own.selector(COMPONENT), ports))

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
+from operators.redis.bus_port import bus_port
 from operators.redis.client.server import PORT
 from operators.redis.objects import names, services
 from operators.redis.objects.names import COMPONENT
@@ -22,7 +23,9 @@ from shared.steps.connection import Connection, certificates, credentials, keep_
 def claim_name(settings: Settings, resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Create the Service with the name of the resource before anything that clients of another one may find."""
     own = names.owner(resource, settings.operator)
-    return connections.claim_name(own, services.headless_service(resource, own), seen.connection)
+    return connections.claim_name(
+        own, services.headless_service(resource, own, bus_port(resource, seen)), seen.connection
+    )
 
 
 def ensure_connection(settings: Settings, resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
+from operators.redis.bus_port import admitted_ports, bus_port
 from operators.redis.objects import disruption_budget, names, network_policy, pod, services, stateful_set
 from operators.redis.objects.names import (
     CERTIFICATE_MARK,
@@ -46,6 +47,7 @@ from shared.steps import claims, connection, provisioning
 from shared.steps import network_policy as policies
 from shared.steps.certificates import Issuing, keep_certificates
 from shared.steps.deferred import AFFINITY, Deferred, keep_deferred
+from shared.steps.network_policy import Access
 from shared.steps.passwords import ROTATE, GeneratedPassword
 from shared.steps.resize import can_resize, resizable, resize_pods
 
@@ -77,11 +79,11 @@ def refuse_foreign_data(settings: Settings, resource: RedisCluster, seen: Observ
     )
 
 
-def ensure_services(settings: Settings, resource: RedisCluster, _seen: Observed, _now: datetime) -> Step:
+def ensure_services(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """Apply the headless Service, with a DNS name for each node, and the client Service."""
     own = names.owner(resource, settings.operator)
     return Step.do(
-        Apply(SERVICE, services.headless_service(resource, own)),
+        Apply(SERVICE, services.headless_service(resource, own, bus_port(resource, seen))),
         Apply(SERVICE, services.client_service(resource, own)),
     )
 
@@ -103,7 +105,7 @@ def ensure_network_policy(settings: Settings, resource: RedisCluster, seen: Obse
 
     The policy of an earlier build, for the cluster bus only, is deleted once the present one exists.
     """
-    access = network_policy.access(resource, names.owner(resource, settings.operator))
+    access = _access(settings, resource, seen)
     desired = access.policy(settings.operator_peers)
     found, former = (_own(resource, desired, policy) for policy in (seen.network_policy, seen.bus_policy))
     kept = policies.keep_network_policy(access, settings.operator_peers, found)
@@ -114,9 +116,14 @@ def ensure_network_policy(settings: Settings, resource: RedisCluster, seen: Obse
 
 def admit_operator(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """Admit the operator to running nodes although the spec cannot be applied: it could not repair them otherwise."""
-    access = network_policy.access(resource, names.owner(resource, settings.operator))
+    access = _access(settings, resource, seen)
     found = _own(resource, access.policy(settings.operator_peers), seen.network_policy)
     return policies.admit_operator(access, settings.operator_peers, found)
+
+
+def _access(settings: Settings, resource: RedisCluster, seen: Observed) -> Access:
+    own = names.owner(resource, settings.operator)
+    return network_policy.access(resource, own, admitted_ports(resource, seen))
 
 
 def _own(resource: RedisCluster, desired: Obj, found: Obj | None) -> Obj | None:
@@ -142,9 +149,8 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
     image = runs.image_reference(settings.image_repository)
     digest, mark = config_marks(runs, seen)
     uid = origin(resource, seen)
-    template = pod.pod(
-        runs, own, image, made_with(seen.secrets) | {CONFIG_MARK: mark}, digest, template_text(runs, seen), uid
-    )
+    marks, text = made_with(seen.secrets) | {CONFIG_MARK: mark}, template_text(runs, seen)
+    template = pod.pod(runs, own, image, marks, digest, text, uid, bus_port(resource, seen))
     made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set, uid)
     spec = runs.spec  # for the default exporter of another release, no node restarts
     given = (

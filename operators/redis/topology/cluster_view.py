@@ -204,11 +204,16 @@ class ClusterView(MergedView):
         return found
 
     def misplaced(self, at: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-        """Return, by node id, the ids of reachable members that have another address for the node."""
+        """Return, by node id, the ids of reachable members that have another address or bus port for the node.
+
+        Args:
+            at: present addresses of reachable nodes.
+        """
         found = {}
         for node_id, address in at.items():
-            others = self.nodes[node_id].others if node_id in self.nodes else ()
-            wrong = [entry for entry in others if not entry.node.noaddr and entry.node.address != address]
+            node = self.nodes.get(node_id)
+            others, right = (node.others, (address, node.line.bus)) if node else ((), (address, 0))
+            wrong = [each for each in others if not each.node.noaddr and (each.node.address, each.node.bus) != right]
             if mistaken := self._reachable_ids.intersection(frozenset().union(*(each.reporters for each in wrong))):
                 found[node_id] = tuple(sorted(mistaken))
         return found

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.bus_port import bus_port
 from operators.redis.objects import names, stateful_set
 from operators.redis.objects import pod as template
 from operators.redis.objects.names import USERS_MARK
@@ -62,7 +63,9 @@ def test_objects_match_the_golden_file(case: str) -> None:
         objects += cert_manager_certificates(own, names.COMPONENT, certificates.leaves(resource), issuer)
     image, digest = resource.image_reference(SETTINGS.image_repository), configuration.config_digest(resource, observed)
     uid = origin(resource, observed)
-    pod = template.pod(resource, own, image, {USERS_MARK: "d" * 16}, digest, origin=uid)
+    pod = template.pod(
+        resource, own, image, {USERS_MARK: "d" * 16}, digest, origin=uid, bus_port=bus_port(resource, observed)
+    )
     objects.append(stateful_set.stateful_set(resource, own, pod, resource.spec.replicas, origin=uid))
     file = GOLDEN / case / "objects.yaml"
     if os.environ.get("UPDATE_GOLDEN"):

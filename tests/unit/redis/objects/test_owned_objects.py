@@ -43,7 +43,7 @@ def test_client_service_selects_only_serving_nodes() -> None:
     resource = wished()
     built = services.client_service(resource, names.owner(resource, "op"))
     assert built["spec"]["selector"][SERVES] == CLIENTS
-    headless = services.headless_service(resource, names.owner(resource, "op"))
+    headless = services.headless_service(resource, names.owner(resource, "op"), 16379)
     assert SERVES not in headless["spec"]["selector"], "nodes must find each other before they serve"
     assert headless["spec"]["publishNotReadyAddresses"] is True
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from operators.redis.client.server import BUS_PORT
 from tests.unit.redis.simulation.node import FAILED, HANDSHAKE, NOADDR, SUSPECTED, UNKNOWN, Known, Node
 from tests.unit.redis.simulation.process import Process
 
@@ -32,6 +33,7 @@ class GossipEntry:
     port: int
     unhealthy: bool
     replica: bool
+    bus: int = BUS_PORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Message:
     primary: str
     offset: int
     gossip: tuple[GossipEntry, ...]
+    bus: int = BUS_PORT
 
 
 def build_message(process: Process, turn: int) -> Message:
@@ -74,17 +77,19 @@ def build_message(process: Process, turn: int) -> Message:
         primary=me.primary,
         offset=node.offset,
         gossip=tuple(
-            GossipEntry(known.id, known.address, known.port, known.unhealthy, bool(known.primary)) for known in selected
+            GossipEntry(known.id, known.address, known.port, known.unhealthy, bool(known.primary), known.bus)
+            for known in selected
         ),
+        bus=process.bus,
     )
 
 
 def ping(redis: FakeRedis, process: Process, known: Known) -> None:
     """Send PING or MEET to a node, and process the answer if there is one."""
-    other = redis.reached(process, known.address, known.port)
+    other = redis.peer(process, known.address, known.bus)
     if other is None:
         return
-    if known.in_handshake:
+    if known.meets or known.in_handshake:
         redis.guard.may_join(redis, process.node, other.node)
     receive(redis, other, build_message(process, redis.turn), meets=known.meets)
     receive_pong(redis, process, known, build_message(other, redis.turn))
@@ -95,13 +100,15 @@ def receive(redis: FakeRedis, process: Process, message: Message, *, meets: bool
     node = process.node
     sender = node.known.get(message.id)
     if meets and sender is None:
-        start_handshake(process, message.source, message.port, redis.now, meets=False)
+        start_handshake(process, message.source, message.port, message.bus, redis.now, meets=False)
     if meets:
         process_gossip(redis, process, message, sender)
     if sender is None or sender.in_handshake or sender.id == node.id:
         return
-    if not meets and sender.address != message.source:  # the address that it sends from is its current one
-        _update_address(process, sender, message.source, message.port)
+    sender.last_message = redis.now
+    at = (message.source, message.bus)
+    if not meets and (sender.address, sender.bus) != at:  # the address that it sends from is its current one
+        _update_address(process, sender, message.source, message.port, message.bus)
     update_sender(redis, process, sender, message)
     if not meets:
         process_gossip(redis, process, message, sender)
@@ -117,15 +124,15 @@ def receive_pong(redis: FakeRedis, process: Process, contacted: Known, message: 
         there = node.known.get(message.id)
         if there is not None:
             if there.id != node.id:
-                _update_address(process, there, contacted.address, contacted.port)
+                _update_address(process, there, contacted.address, contacted.port, contacted.bus)
             return
-        contacted.id, contacted.flags, contacted.meets = message.id, set(), False
+        contacted.id, contacted.flags, contacted.last_message = message.id, set(), redis.now
         node.known[message.id] = contacted
     elif contacted.id != message.id:  # another node has that address now
         contacted.address = ""
         contacted.flags.add(NOADDR)
         return
-    contacted.last_response = redis.now
+    contacted.last_response, contacted.meets = redis.now, False
     contacted.flags.discard(SUSPECTED)
     if contacted.fails and (not contacted.votes or redis.now - contacted.failed > 2 * process.timeout):
         contacted.flags.discard(FAILED)
@@ -133,24 +140,36 @@ def receive_pong(redis: FakeRedis, process: Process, contacted: Known, message: 
     process_gossip(redis, process, message, contacted)
 
 
-def _update_address(process: Process, known: Known, address: str, port: int) -> None:
+def _update_address(process: Process, known: Known, address: str, port: int, bus: int) -> None:
     """Change the address of a node that contacted this one; a replica connects to its primary there.
 
     Source: nodeUpdateAddressIfNeeded in cluster.c of Redis 7.0. Gossip changes addresses without that.
     """
     moved = (known.address, known.port) != (address, port)
-    known.address, known.port = address, port
+    known.address, known.port, known.bus = address, port, bus
     known.flags.discard(NOADDR)
     if moved and known.id == process.node.me.primary:
         process.source, process.linked = (address, port), False
 
 
-def start_handshake(process: Process, address: str, port: int, now: float, *, meets: bool) -> None:
+def start_handshake(process: Process, address: str, port: int, bus: int, now: float, *, meets: bool) -> None:
     """Begin a handshake with the node at an address, unless one is in progress."""
     node = process.node
-    if not any(known.in_handshake and (known.address, known.port) == (address, port) for known in node.others):
-        peer = Known(node.unique("handshake"), address, port, flags={HANDSHAKE}, last_response=now, meets=meets)
+    if not any(known.in_handshake and (known.address, known.bus) == (address, bus) for known in node.others):
+        peer = Known(node.unique("handshake"), address, port, bus, flags={HANDSHAKE}, last_response=now, meets=meets)
         node.known[peer.id] = peer
+
+
+def meet_again(redis: FakeRedis, process: Process) -> None:
+    """Send MEET from now on to nodes that seem well but sent nothing for the node timeout, until they answer.
+
+    They may have missed the handshake. But a node that has their former address by now is met as well.
+
+    Source: clusterNodeCronHandleReconnect in src/cluster_legacy.c of Valkey 8.1; the flag outlasts a failed link.
+    """
+    for known in process.node.others if process.meets_again else ():
+        if not known.unhealthy and not known.in_handshake and NOADDR not in known.flags:
+            known.meets |= redis.now - known.last_message > max(process.timeout, 1.0)
 
 
 def update_sender(redis: FakeRedis, process: Process, sender: Known, message: Message) -> None:
@@ -181,7 +200,7 @@ def _send_update(redis: FakeRedis, process: Process, sender: Known, message: Mes
     for known in node.known.values():
         outdated = known.slots & message.slots & ~process.unclaimed
         if outdated and known.epoch > message.config_epoch and known.id != sender.id:
-            other = redis.reached(process, sender.address, sender.port)
+            other = redis.peer(process, sender.address, sender.bus)
             if other is not None and other.node.id == sender.id:
                 receive_update(redis, other, known.id, known.epoch, known.slots & ~process.unclaimed)
             return
@@ -276,7 +295,9 @@ def process_gossip(redis: FakeRedis, process: Process, message: Message, sender:
         if known is None:
             if sender is not None and node.banned.get(entry.id, 0.0) <= redis.now:
                 primary = UNKNOWN if entry.replica else ""
-                node.known[entry.id] = Known(entry.id, entry.address, entry.port, primary, last_response=redis.now)
+                known = Known(entry.id, entry.address, entry.port, entry.bus, primary, last_response=redis.now)
+                known.last_message = redis.now
+                node.known[entry.id] = known
             continue
         if sender is not None and not sender.primary and known.id != node.id:
             if entry.unhealthy:
@@ -284,11 +305,11 @@ def process_gossip(redis: FakeRedis, process: Process, message: Message, sender:
                 mark_failed_by_majority(redis, process, known)
             else:
                 known.reports.pop(sender.id, None)
-        moved = (entry.address, entry.port) != (known.address, known.port)
+        moved = (entry.address, entry.port, entry.bus) != (known.address, known.port, known.bus)
         if known.unhealthy and not entry.unhealthy and entry.address and moved and NOADDR not in known.flags:
             if process.follows_gossip:
-                _update_address(process, known, entry.address, entry.port)
-            known.address, known.port = entry.address, entry.port
+                _update_address(process, known, entry.address, entry.port, entry.bus)
+            known.address, known.port, known.bus = entry.address, entry.port, entry.bus
 
 
 def mark_failed_by_majority(redis: FakeRedis, process: Process, known: Known) -> None:
@@ -301,7 +322,7 @@ def mark_failed_by_majority(redis: FakeRedis, process: Process, known: Known) ->
         return
     _mark_failed(known, redis.now)
     for other in node.others:
-        receiver = redis.reached(process, other.address, other.port)
+        receiver = redis.peer(process, other.address, other.bus)
         if receiver is not None and known.id in receiver.node.known and known.id != receiver.node.id:
             _mark_failed(receiver.node.known[known.id], redis.now)
 

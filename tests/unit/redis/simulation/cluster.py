@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from operators.redis.client.errors import Refused
-from operators.redis.client.server import PORT
+from operators.redis.client.server import BUS_PORT, PORT
 from operators.redis.slots.hash_slots import SLOTS
 from tests.unit.redis.simulation import atomic_migration
 from tests.unit.redis.simulation.bus import start_handshake
@@ -68,10 +68,11 @@ def _meet(redis: FakeRedis, process: Process, words: Words) -> str:
     address, port = words[0].decode(), int(words[1]) if len(words) > 1 else PORT
     if not address or port <= 0:
         raise Refused(f"ERR Invalid node address specified: {address}:{port}")
-    other = redis.reached(process, address, port)
+    bus = int(words[2]) if len(words) > 2 else port + BUS_PORT - PORT
+    other = redis.peer(process, address, bus)
     if other is not None:
         redis.guard.may_join(redis, process.node, other.node)
-    start_handshake(process, address, port, redis.now, meets=True)
+    start_handshake(process, address, port, bus, redis.now, meets=True)
     return "OK"
 
 
@@ -235,7 +236,7 @@ def _fail_over(redis: FakeRedis, process: Process, words: Words) -> str:
     lead = node.lead
     if lead is None:
         raise Refused("ERR I'm a replica but my master is unknown to me")
-    if not mode and (lead.fails or redis.reached(process, lead.address, lead.port) is None):
+    if not mode and (lead.fails or redis.peer(process, lead.address, lead.bus) is None):
         raise Refused("ERR Master is down or failed, please use CLUSTER FAILOVER FORCE")
     redis.guard.may_promote(redis, process, mode)
     if mode == "TAKEOVER":

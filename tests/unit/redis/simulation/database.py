@@ -196,10 +196,10 @@ class FakeRedis:
         if not process.persistent:
             node.keys = dict(node.saved) if process.saves else {}
         for known in node.known.values():
-            known.last_response = self.now
+            known.last_response, known.last_message, known.meets = self.now, self.now, False
         node.known = {known.id: known for known in node.known.values() if not known.in_handshake}
         node.mark_stray_keys(deletes=start.engine == "valkey" and int(start.version.split(".")[0]) >= 8)
-        node.me.address, node.me.port = address, process.port
+        node.me.address, node.me.port, node.me.bus = address, process.port, process.bus
         if any(other.disk == start.disk for other in self.running):
             process.exit_message = (
                 "Sorry, the cluster configuration file nodes.conf is already used by a different node"
@@ -347,7 +347,14 @@ class FakeRedis:
 
     def reached(self, process: Process, address: str, port: int = PORT) -> Process | None:
         """Return the process that a server reaches at an address."""
-        other = self.at(address, port) if address else None
+        return self._connected(process, self.at(address, port) if address else None)
+
+    def peer(self, process: Process, address: str, bus: int) -> Process | None:
+        """Return the process whose cluster bus a server reaches at an address."""
+        there = (each for each in self.processes.values() if each.address == address and each.runs)
+        return self._connected(process, next((each for each in there if each.bus == bus), None)) if address else None
+
+    def _connected(self, process: Process, other: Process | None) -> Process | None:
         if other is None or self.partitions.get(process.pod, 0) != self.partitions.get(other.pod, 0):
             return None
         return other if tls.connects(self, process, other) else None
@@ -411,6 +418,7 @@ class FakeRedis:
             process.alone += seconds
             for known in process.node.known.values():
                 known.last_response += seconds
+                known.last_message += seconds
                 known.reports = {node_id: since + seconds for node_id, since in known.reports.items()}
 
     def settle(self, action: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.unit.redis.simulation.atomic_migration import proceed
-from tests.unit.redis.simulation.bus import majority, mark_failed_by_majority, ping
+from tests.unit.redis.simulation.bus import majority, mark_failed_by_majority, meet_again, ping
 from tests.unit.redis.simulation.node import ALL, NOADDR, SUSPECTED, Known
 from tests.unit.redis.simulation.process import BOOT, Election, Process
 
@@ -39,6 +39,7 @@ def tick(redis: FakeRedis, process: Process) -> None:
     for index, known in enumerate(node.others):
         if known.id in node.known and (known.in_handshake or broadcast or (redis.turn + index) % PING_TURNS == 0):
             ping(redis, process, known)
+    meet_again(redis, process)
     for known in node.others:
         if not known.flags & {NOADDR} and not known.in_handshake and redis.now - known.last_response > process.timeout:
             if not known.unhealthy:
@@ -100,7 +101,7 @@ def run_election(redis: FakeRedis, process: Process) -> None:
 
 def _caught_up(redis: FakeRedis, process: Process, lead: Known) -> bool:
     """Whether a replica has caught up with its primary, which pauses writes for that."""
-    primary = redis.reached(process, lead.address, lead.port)
+    primary = redis.peer(process, lead.address, lead.bus)
     if primary is None or primary.node.id != lead.id:
         return False
     primary.paused = max(primary.paused, process.election.manual - MANUAL_FAILOVER_SECONDS + PAUSE_SECONDS)
@@ -126,7 +127,7 @@ def _rank(process: Process, lead: Known) -> int:
 
 def _grants(redis: FakeRedis, process: Process, known: Known, lead: Known, *, forced: bool) -> bool:
     """Whether a primary votes for a replica."""
-    voter = redis.reached(process, known.address, known.port)
+    voter = redis.peer(process, known.address, known.bus)
     if voter is None or voter.node.id != known.id:
         return False
     node = voter.node

@@ -49,18 +49,22 @@ class Known:
         last_response: time of the last answer, or of the first attempt.
         failed: time at which FAILED was set.
         reports: time of the last failure report, by the reporting primary.
-        meets: whether the handshake begins with MEET, which makes the receiver add the sender.
+        bus: port of the cluster bus.
+        last_message: time of its last message, other than an answer: without any, there is no link from it.
+        meets: whether messages to it are MEET until it answers, which makes the receiver add the sender.
         offset: last known replication offset.
     """
 
     id: str
     address: str
     port: int = PORT
+    bus: int = BUS_PORT
     primary: str = ""
     epoch: int = 0
     slots: int = field(default=0, repr=False)
     flags: set[str] = field(default_factory=set)
     last_response: float = 0.0
+    last_message: float = 0.0
     failed: float = 0.0
     reports: dict[str, float] = field(default_factory=dict)
     meets: bool = False
@@ -206,7 +210,7 @@ class Node:
         flags = ["myself"] * mine
         flags += [] if known.in_handshake else ["slave" if known.primary else "master"]
         flags += [flag for flag in (SUSPECTED, FAILED, HANDSHAKE, NOADDR) if flag in known.flags]
-        port, bus = (known.port, known.port + BUS_PORT - PORT) if known.address else (0, 0)
+        port, bus = (known.port, known.bus) if known.address else (0, 0)
         linked = mine or not known.flags & {SUSPECTED, FAILED, HANDSHAKE, NOADDR}
         words = [
             known.id,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from operators.redis.api.memory import parse_memory
-from operators.redis.client.server import PORT
+from operators.redis.client.server import BUS_PORT, PORT
 from tests.unit.redis.simulation.node import Node
 from tests.unit.redis.simulation.tls import Tls
 
@@ -165,6 +165,16 @@ class Process:
         Such a server ignores CLUSTER REPLICATE for its present primary (valkey#884).
         """
         return self.engine == "valkey" and tuple(map(int, self.version.split(".")[:2])) >= (8, 1)
+
+    @property
+    def meets_again(self) -> bool:
+        """Whether it sends MEET to a node from which it has no link for longer than the node timeout (valkey#1307)."""
+        return self.follows_gossip
+
+    @property
+    def bus(self) -> int:
+        """Port of the cluster bus."""
+        return int(self.config("cluster-port") or 0) or self.port + BUS_PORT - PORT
 
     @property
     def timeout(self) -> float:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from operators.redis import plan
+from operators.redis import bus_port, plan
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client import commands
 from operators.redis.client.node_inspection import inspect_node
-from operators.redis.client.server import Connect
+from operators.redis.client.server import BUS_PORT, Connect
 from operators.redis.instance import Instance
 from operators.redis.migration import key_by_key
 from operators.redis.observe import Observed
@@ -95,7 +95,8 @@ def changes_owner_before_keys_are_moved(patch: pytest.MonkeyPatch) -> None:
 
 
 def meets_stale_addresses(patch: pytest.MonkeyPatch) -> None:
-    """Sends MEET to addresses in cluster views that other nodes may have by now."""
+    """Sends MEET to addresses in cluster views that other nodes may have by now, with the same port in all clusters."""
+    patch.setattr(bus_port, "PORTS", range(BUS_PORT, BUS_PORT + 1))
     carry_out = commands.Meet.carry_out
 
     async def blindly(self: commands.Meet, connect: Connect, /) -> None:

@@ -301,7 +301,7 @@ def test_cluster_with_password_and_tls_has_both_when_it_starts() -> None:
 
 def policy(name: str, **labels: str) -> Obj:
     resource = wished()
-    made = network_policy.access(resource, names.owner(resource, SETTINGS.operator)).policy(())
+    made = network_policy.access(resource, names.owner(resource, SETTINGS.operator), (16379,)).policy(())
     made["metadata"] |= {"name": name, "uid": f"uid-{name}", "labels": made["metadata"]["labels"] | labels}
     return made
 
