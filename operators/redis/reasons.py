@@ -333,6 +333,10 @@ SLOTS_UNSERVED = REASONS.add(
     "No node serves {brief}: waiting for the nodes that may hold their keys. {why_away}",
     "No primary serves {brief}.",
     (
+        "No primary can serve {brief}, empty: {names} would serve older keys of them. Delete these keys (condition "
+        "ForeignKeys), or add a primary."
+    ),
+    (
         "No node owns {brief}, and several have keys: slot {slot} at {names}. Nothing was changed. Compare the keys "
         "(CLUSTER GETKEYSINSLOT, DUMP). On the node with the current ones, run CLUSTER BUMPEPOCH and then CLUSTER "
         "SETSLOT … NODE with its own id."

@@ -25,7 +25,7 @@ from operators.redis.client.errors import (
     Unreachable,
 )
 from operators.redis.client.handshake import Handshakes
-from operators.redis.client.key_counts import count_keys
+from operators.redis.client.key_counts import count_hidden, count_keys
 from operators.redis.client.responses import NodeReport, mapping
 from operators.redis.client.server import ALL_RIGHTS, REPLICATION_USER, Connect, Endpoint, Server
 from operators.redis.slots.hash_slots import Slots
@@ -102,8 +102,8 @@ class AddSlots(NodeCall):
     """Let a primary own slots that have no owner (CLUSTER ADDSLOTS).
 
     Attributes:
-            outbid: whether the slots had an owner that other nodes may still know: then the claim gets the highest
-            epoch.
+        outbid: whether the slots had an owner that other nodes may still know: then the claim gets the highest epoch.
+            Keys that the node has of them are older than those of that owner: the node must have none.
     """
 
     slots: Slots
@@ -118,9 +118,20 @@ class AddSlots(NodeCall):
         if report.me.primary:
             raise Refused(f"{self.at.name} replicates {report.me.primary}; not carried out: {self}.")
         if missing := self.slots - report.me.slots:
+            await self._require_empty(server, report, missing)
             await server.execute("CLUSTER", "ADDSLOTS", *missing)
         if report.me.epoch == 0 or (self.outbid and report.me.epoch < report.epoch):
             await server.execute("CLUSTER", "BUMPEPOCH")
+
+    async def _require_empty(self, server: Server, report: NodeReport, slots: Slots) -> None:
+        if not self.outbid:
+            return
+        keys = await count_hidden(server, report) or sum(await count_keys(server, slots))
+        if keys:
+            raise Refused(
+                f"{self.at.name} has {keys} keys of slots {slots} or of others that it does not own, which would be "
+                f"served; not carried out: {self}."
+            )
 
     def __str__(self) -> str:
         return f"let {self.at.name} own slots {self.slots}"

@@ -7,8 +7,9 @@ Source: clusterCommand in src/cluster.c of Valkey 9.0; tested with Valkey 9.1.2.
 
 from __future__ import annotations
 
+from operators.redis.api.engine_versions import Engine, features
 from operators.redis.client.errors import sure
-from operators.redis.client.responses import mapping
+from operators.redis.client.responses import NodeReport, mapping
 from operators.redis.client.server import Command, Server
 from operators.redis.slots.hash_slots import Slots
 
@@ -36,3 +37,23 @@ async def count_keys(server: Server, slots: Slots) -> list[int]:
     in_others = [command for number in several for command in (("SELECT", number), *counts)]
     answers = await server.pipe([*counts, *in_others, *([("SELECT", 0)] if several else [])])
     return [sum(int(sure(answer)) for answer in answers[at :: len(counts) + 1]) for at in range(len(counts))]
+
+
+async def count_hidden(server: Server, report: NodeReport) -> int:
+    """Return how many keys a node has that it counts for no slot.
+
+    Redis 8.4 and later count 0 keys of a slot that the node neither owns nor imports, although it may have some. A
+    transaction gives all counts of one moment.
+
+    Source: clusterCanAccessKeysInSlot in src/cluster.c of redis 8.6.
+
+    Raises:
+        RedisError: the node is unreachable, or does not report how many.
+    """
+    if features(Engine.parse(f"{report.engine} {report.version}")).migration != "import":
+        return 0
+    counted = report.me.slots | Slots.of(*report.me.importing)
+    commands = [("MULTI",), ("DBSIZE",), *(("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in counted), ("EXEC",)]
+    *_, answers = await server.pipe(commands)
+    total, *counts = sure(answers)
+    return max(int(report.trimming), int(total) - sum(map(int, counts)))

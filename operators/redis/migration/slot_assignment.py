@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from operators.redis.api.engine_versions import Engine, features
-from operators.redis.client.errors import Refused, sure
+from operators.redis.client.errors import Refused
+from operators.redis.client.key_counts import count_hidden
 from operators.redis.client.server import Access, Connect, Endpoint
 from operators.redis.migration.participants import End, Ends
 from operators.redis.migration.slot_closing import set_slots, with_keys
@@ -50,7 +50,7 @@ async def _require_free(end: End, ends: Ends, slots: Slots, *, has_keys: bool) -
     claimed = Slots.union([end.report.me.slots, *(node.slots for node in end.report.nodes if node.id not in ends.of)])
     if taken := claimed & slots:
         raise Refused(f"Slots {taken} are not assigned: by the report of {end.name}, a node owns them again.")
-    if hidden := await _uncounted(end):
+    if hidden := await count_hidden(end.server, end.report):
         raise Refused(
             f"Slots {slots} are not assigned: {end.name} has {hidden} keys of slots that it does not own, and does not "
             "report of which slots."
@@ -61,24 +61,3 @@ async def _require_free(end: End, ends: Ends, slots: Slots, *, has_keys: bool) -
             f"Slots {slots} are not assigned: {end.name} has keys of {found or 'none'} of them, which differs from its "
             "last report."
         )
-
-
-async def _uncounted(end: End) -> int:
-    """Return how many keys a node has that it counts for no slot.
-
-    Redis 8.4 and later count 0 keys of a slot that the node neither owns nor imports, although it may have some. A
-    transaction gives all counts of one moment.
-
-    Source: clusterCanAccessKeysInSlot in src/cluster.c of redis 8.6.
-
-    Raises:
-        RedisError: the node is unreachable, or does not report how many.
-    """
-    report = end.report
-    if features(Engine.parse(f"{report.engine} {report.version}")).migration != "import":
-        return 0
-    counted = report.me.slots | Slots.of(*report.me.importing)
-    commands = [("MULTI",), ("DBSIZE",), *(("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in counted), ("EXEC",)]
-    *_, answers = await end.server.pipe(commands)
-    total, *counts = sure(answers)
-    return max(int(report.trimming), int(total) - sum(map(int, counts)))

@@ -308,10 +308,10 @@ def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Ste
     if known:
         message = f"The loss of {found.names} is confirmed; removing them from all nodes (CLUSTER FORGET)."
         return Step.wait(RECOVERING, message, *(_forget(seen, node) for node in known), requeue=GOSSIP_SECONDS)
-    targets, left = _targets(resource, seen), list(found.slots)
+    targets, left = _targets(resource, seen, found.slots), list(found.slots)
     calls: list[AddSlots | AssignSlots] = []
     if not targets:
-        return Step.wait(SLOTS_UNSERVED, f"No primary serves {brief(found.slots)}.", warning=True, requeue=POLL_SECONDS)
+        return _await_target(seen, found.slots)
     for node_id, share in _shared(targets, len(left)).items():
         slots, left = Slots.of(*left[:share]), left[share:]
         if slots:
@@ -352,13 +352,33 @@ def _forget(seen: Assessment, node_id: str) -> Forget:
     return Forget(seen.secrets.access, node_id, addresses)
 
 
-def _targets(resource: RedisCluster, seen: Assessment) -> list[str]:
-    """Return empty nodes, as many as primaries are missing; without any, the primary with the fewest slots."""
+def _targets(resource: RedisCluster, seen: Assessment, slots: Slots) -> list[str]:
+    """Return empty nodes, as many as primaries are missing; without any, the primary with the fewest slots.
+
+    Never a primary with older keys of these slots, which would be served, with keys that were deleted since.
+    """
     view, there = seen.view, seen.members
     missing = resource.primaries - sum(primary.answers for primary in view.primaries)
     blank = [node_id for node_id, instance in there.items() if instance.is_blank][: max(missing, 0)]
-    owners = [primary.id for primary in view.primaries if primary.answers]
+    older = _holders(seen, slots)
+    owners = [primary.id for primary in view.primaries if primary.answers and primary.id not in older]
     return blank or sorted(owners, key=lambda node_id: len(view.slots_of(node_id)))[:1]
+
+
+def _holders(seen: Assessment, slots: Slots) -> list[str]:
+    return [node_id for node_id, foreign in seen.foreign.items() if foreign & slots]
+
+
+def _await_target(seen: Assessment, slots: Slots) -> Step:
+    """Return the step that reports why no node can serve lost slots, empty."""
+    message = f"No primary serves {brief(slots)}."
+    if older := _holders(seen, slots):
+        names = ", ".join(sorted(map(seen.name_of, older)))
+        message = (
+            f"No primary can serve {brief(slots)}, empty: {names} would serve older keys of them. Delete these keys "
+            "(condition ForeignKeys), or add a primary."
+        )
+    return Step.wait(SLOTS_UNSERVED, message, warning=True, requeue=POLL_SECONDS)
 
 
 def _shared(targets: list[str], count: int) -> dict[str, int]:

@@ -6,11 +6,15 @@ from typing import Literal
 
 import pytest
 
-from operators.redis.client.commands import FailOver, Relink, execute
+from operators.redis.client.commands import AddSlots, FailOver, Relink, execute
 from operators.redis.client.errors import Refused
 from operators.redis.client.server import Access, Endpoint
-from tests.unit.redis.simulation.lab import GuardedLab
-from tests.unit.redis.simulation.node import FAILED
+from operators.redis.slots.hash_slots import Slots
+from tests.unit.redis.simulation.client import Entry
+from tests.unit.redis.simulation.lab import FakeLab, GuardedLab
+from tests.unit.redis.simulation.node import FAILED, slot_of
+
+KEY = b"foo"
 
 Mode = Literal["", "FORCE", "TAKEOVER"]
 
@@ -93,3 +97,27 @@ async def test_late_connection_leads_to_no_other_node(lab: GuardedLab) -> None:
     with pytest.raises(Refused, match="knows c at another address"):
         await relink(lab, "f", "c", "10.9.9.9:6379")
     assert lab.process("f").source == link
+
+
+async def add_lost_slots(lab: FakeLab) -> None:
+    at, node = Endpoint("x", lab.address("x")[0], "x"), lab.process("x").node
+    await execute(lab.redis.connect, AddSlots(Access(), at, node.id, Slots.of(slot_of(KEY)), outbid=True))
+
+
+async def test_lost_slots_are_not_added_to_a_node_that_has_keys_of_them_by_then() -> None:
+    lab = FakeLab()
+    await lab.start("x")
+    lab.process("x").node.keys[KEY] = Entry(0)
+    with pytest.raises(Refused, match="x has 1 keys of slots 12182 or of others that it does not own"):
+        await add_lost_slots(lab)
+    assert not lab.process("x").node.me.slots
+
+
+async def test_slots_that_were_added_before_an_interruption_get_the_highest_epoch() -> None:
+    """Clients may have written keys since."""
+    lab = FakeLab()
+    await lab.start("x")
+    node = lab.process("x").node
+    node.keys[KEY], node.me.slots = Entry(0), 1 << slot_of(KEY)
+    await add_lost_slots(lab)
+    assert node.me.epoch == 1

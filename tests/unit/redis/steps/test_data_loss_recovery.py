@@ -469,3 +469,28 @@ def test_cluster_whose_status_lost_its_records_is_not_created_again() -> None:
     made = plan(*world(*new))
     assert (made.status["formed"], made.verdict.reason) == (True, "DataAway")
     assert "recovery" not in made.status
+
+
+def older_keys_at(*numbers: int) -> Plan:
+    """Return the recovery of a lost shard of whose slots these primaries hold older keys."""
+    loss = recovery_of(*LOSS)
+    forgotten = replace(lost(P0, 0), member=False)
+    at = [forgotten, P1, P2, replace(forgotten, disk="disk-3b"), R1, R2]
+    for number in numbers:
+        at[number] = replace(at[number], strays={100: 3})
+    foreign = [{"nodeId": node_id(number), "slots": "100"} for number in numbers]
+    resource, found = world(*at, status={"recovery": loss, "foreign": foreign}, recovery={"confirm": loss["token"]})
+    return PLANNER.plan(resource, found, NOW)
+
+
+def test_lost_slots_go_to_no_primary_with_older_keys_of_them() -> None:
+    """Keys that were deleted since would be back."""
+    [call] = of(older_keys_at(2).actions, "AddSlots")
+    assert (call.id, str(call.slots)) == (node_id(1), "0-5460")
+
+
+def test_lost_slots_wait_while_every_primary_has_older_keys_of_them() -> None:
+    made = older_keys_at(1, 2)
+    assert of(made.actions, "AddSlots") == []
+    assert made.verdict.reason == "SlotsUnserved"
+    assert "demo-1, demo-2 would serve older keys of them. Delete these keys" in made.verdict.message
