@@ -338,10 +338,16 @@ def parse_facts(text: str) -> Facts:
         link_up=not is_replica or found["master_link_status"] == "up",
         syncing=found.get("master_sync_in_progress") == "1",
         offset=int(found["slave_repl_offset" if is_replica else "master_repl_offset"]),
-        replicas=tuple(_follower(value) for name, value in found.items() if re.fullmatch(r"slave\d+", name)),
+        replicas=_followers(found),
         evicts=found.get("maxmemory_policy", "noeviction") != "noeviction",
         refuses_writes=found.get("aof_enabled") == "1" and found.get("aof_last_write_status") == "err",
     )
+
+
+def parse_followers(text: str) -> tuple[int, tuple[Follower, ...]]:
+    """Parse INFO of a primary: its replication offset, and the clients that replicate it."""
+    found = fields(_short(text, MAX_INFO_BYTES))
+    return int(found["master_repl_offset"]), _followers(found)
 
 
 def fields(text: str) -> dict[str, str]:
@@ -400,6 +406,10 @@ def _parse_address(text: str) -> tuple[str, int, int, str]:
 def _pairs(text: str) -> dict[str, str]:
     """Parse `name=value,name=value`."""
     return {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
+
+
+def _followers(found: Mapping[str, str]) -> tuple[Follower, ...]:
+    return tuple(_follower(value) for name, value in found.items() if re.fullmatch(r"slave\d+", name))
 
 
 def _follower(text: str) -> Follower:

@@ -5,17 +5,16 @@ it takes over, does not own the slot, and holds keys that nothing removes (the c
 
 WAIT covers the writes of its own connection only: of any command up to Redis 7.0, and of the last write since 7.2. The
 keys arrive on the source's connection, so WAIT alone would return at once. Therefore it follows a write that changes
-nothing: restoring an empty dump of functions (since 7.0), which every server since then replicates.
+nothing: restoring an empty dump of functions (since 7.0), which every server since then replicates. WAIT counts every
+client that replicates the server: INFO shows which of them are replicas of the cluster.
 
 Source: https://redis.io/docs/latest/commands/wait/; `woff` in server.c of Redis 7.0 and 7.2.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from operators.redis.client.errors import Refused, TargetFull, TargetNotReplicating, sure
-from operators.redis.client.responses import Facts, own_followers
+from operators.redis.client.responses import Facts, own_followers, parse_followers
 from operators.redis.client.server import Command
 from operators.redis.migration.participants import End
 
@@ -34,12 +33,10 @@ DELETION_MILLISECONDS = 200
 _NO_FUNCTIONS = bytes.fromhex("0a005d9b5c400f7fa2da")
 """An empty FUNCTION DUMP: version 10 of RDB, which every later server reads."""
 
-COMMANDS: tuple[Command, ...] = (
-    ("FUNCTION", "RESTORE", _NO_FUNCTIONS, "APPEND"),
-    ("PING",),
-    ("WAIT", 1, WAIT_MILLISECONDS),
-)
-"""Commands that wait until a replica of the server has all its present keys; the last one returns how many have."""
+_INFO: Command = ("INFO", "replication")
+
+_WRITE: tuple[Command, ...] = (("FUNCTION", "RESTORE", _NO_FUNCTIONS, "APPEND"), _INFO)
+"""A write, and the replication offset after it: a follower that acknowledges it has all present keys."""
 
 
 def is_expected(end: End) -> bool:
@@ -78,11 +75,27 @@ async def await_replica(target: End) -> None:
     """
     if not is_expected(target):
         return
-    written, *_, replicas = await target.server.pipe(COMMANDS)
+    written, information, *replies = await target.server.pipe([*_WRITE, *_waiting(1)])
     if isinstance(written, Refused) and written.code == "OOM":
         raise TargetFull(f"{target.name} has no memory for further keys. Raise maxmemory, or add primaries.", "OOM")
     sure(written)
-    require_acknowledged(target, replicas)
+    needed, _ = parse_followers(sure(information))
+    awaited = 1
+    while not _is_acknowledged(target, sure(replies[1]), needed):
+        if not isinstance(replies[0], int) or replies[0] < awaited:
+            raise _not_acknowledged(target)
+        awaited = replies[0] + 1  # other clients were faster
+        replies = await target.server.pipe(_waiting(awaited))
+
+
+def _waiting(count: int) -> list[Command]:
+    return [("WAIT", count, WAIT_MILLISECONDS), _INFO]
+
+
+def _is_acknowledged(target: End, information: str, needed: int) -> bool:
+    """Return whether a replica of the target has acknowledged a replication offset."""
+    _, followers = parse_followers(information)
+    return any(each.offset >= needed for each in own_followers(target.report, followers))
 
 
 async def await_deletion(source: End) -> None:
@@ -91,15 +104,8 @@ async def await_deletion(source: End) -> None:
         await source.server.pipe([("WAIT", 1, DELETION_MILLISECONDS)])
 
 
-def require_acknowledged(target: End, replicas: Any) -> None:
-    """Evaluate the reply of WAIT.
-
-    Raises:
-        TargetNotReplicating: no replica acknowledged the keys in time.
-    """
-    if isinstance(replicas, int) and replicas > 0:
-        return
-    raise TargetNotReplicating(
+def _not_acknowledged(target: End) -> TargetNotReplicating:
+    return TargetNotReplicating(
         f"Migration to {target.name} paused: no replica of it acknowledged the last keys within "
         f"{WAIT_MILLISECONDS / 1000:g} s. The migration continues when a replica has caught up. For a cache that may "
         "lose keys, set spec.updateStrategy.waitForReplicas to false."
