@@ -50,10 +50,12 @@ class RequestLog:
     Attributes:
         all_writes: mutating requests in order, including failed ones.
         reads: number of reads by verb (GET, LIST).
+        changes: number of writes that changed something.
     """
 
     all_writes: list[Write] = field(default_factory=list)
     reads: Counter[str] = field(default_factory=Counter)
+    changes: int = 0
 
     def writes(self, kind: str = "", *, changed: bool | None = None) -> list[Write]:
         """Return mutating requests: optionally of one kind, or only those that changed something (or nothing)."""
@@ -88,7 +90,7 @@ class RequestLog:
         options = body.get("deleteOptions") or body
         preconditions = body.get("metadata", {}) | options.get("preconditions", {})
         pinned = bool(preconditions.get("uid") or preconditions.get("resourceVersion"))
-        self.all_writes.append(Write(target.verb, *where, manager, changed, version, status, pinned))
+        self._add(Write(target.verb, *where, manager, changed, version, status, pinned))
 
     def record_call(self, call: Call, *, landed: bool) -> None:
         """Record a database call.
@@ -96,8 +98,13 @@ class RequestLog:
         Args:
             landed: whether the call was carried out.
         """
-        self.all_writes.append(Write(CALL, type(call).__name__, "", str(call), "", "", landed, 0, 200 if landed else 0))
+        self._add(Write(CALL, type(call).__name__, "", str(call), "", "", landed, 0, 200 if landed else 0))
+
+    def _add(self, write: Write) -> None:
+        self.all_writes.append(write)
+        self.changes += write.changed
 
     def reset(self) -> None:
         self.all_writes.clear()
         self.reads.clear()
+        self.changes = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,8 +95,11 @@ class TargetedRequest:
         return self.kind == POD and self.verb in ("DELETE", "EVICT")
 
     @classmethod
-    def at(cls, kinds: Iterable[Served], request: Request) -> TargetedRequest:
+    def at(cls, kinds: Mapping[tuple[str, str, str], Served], request: Request) -> TargetedRequest:
         """Resolve the URL path of a request.
+
+        Args:
+            kinds: served kinds by group, version and plural.
 
         Raises:
             Failure: the path addresses nothing that this server serves.
@@ -109,15 +112,15 @@ class TargetedRequest:
         if rest[:1] == ["namespaces"] and len(rest) > 2 and rest[2] not in ("status", "finalize"):
             namespace, rest = rest[1], rest[2:]
         plural, name, subresource = (*rest, "", "", "")[:3]
-        for served in kinds:
+        served = kinds.get((group, "".join(version), plural))
+        if served is not None:
             kind = served.kind
-            if [kind.group, kind.version, kind.plural] == [group, *version, plural]:
-                subresources = {"": True, "status": served.status, "scale": bool(served.replicas)}
-                known = (subresources | {"eviction": kind == POD, "resize": served.resizes}).get(subresource, False)
-                lacks_namespace = kind.namespaced and bool(name) and not namespace
-                if known and len(rest) <= 3 and not lacks_namespace and (kind.namespaced or not namespace):
-                    own = dataclasses.replace(request, body=clone(request.body))
-                    return cls(own, served, namespace, name, subresource)
+            subresources = {"": True, "status": served.status, "scale": bool(served.replicas)}
+            known = (subresources | {"eviction": kind == POD, "resize": served.resizes}).get(subresource, False)
+            lacks_namespace = kind.namespaced and bool(name) and not namespace
+            if known and len(rest) <= 3 and not lacks_namespace and (kind.namespaced or not namespace):
+                own = dataclasses.replace(request, body=clone(request.body))
+                return cls(own, served, namespace, name, subresource)
         raise Failure(404, "NotFound", f"the server could not find the requested resource ({request.path})")
 
     def not_found(self) -> Failure:

@@ -65,6 +65,7 @@ class ApiServer:
     ) -> None:
         given = [Served(kind) if isinstance(kind, Kind) else kind for kind in kinds]
         self._served = {served.kind: served for served in (*built_in_kinds(), *given)}
+        self._by_path = {(kind.group, kind.version, kind.plural): served for kind, served in self._served.items()}
         self._store = Store(self._served, clock, version)
         self.faults = faults.Faults()
         self.log = RequestLog()
@@ -74,7 +75,7 @@ class ApiServer:
     def fork(self, clock: Callable[[], datetime]) -> ApiServer:
         """Return an independent copy with the same objects and write log, without faults and without subscribers."""
         copy = ApiServer()
-        copy._served, copy._store = self._served, self._store.fork(clock)
+        copy._served, copy._by_path, copy._store = self._served, self._by_path, self._store.fork(clock)
         copy.log.all_writes.extend(self.log.all_writes)
         return copy
 
@@ -108,7 +109,7 @@ class ApiServer:
         """
         await asyncio.sleep(self.seconds(request))  # other tasks run here, as they do during a real request
         try:
-            target = TargetedRequest.at(self._served.values(), request)
+            target = TargetedRequest.at(self._by_path, request)
         except Failure as failure:
             return failure.response()
         fault, before = self.faults.next(request), self._store.version
@@ -125,7 +126,7 @@ class ApiServer:
     def handle(self, request: Request) -> Response:
         """Answer a request synchronously, without logging and faults."""
         try:
-            return self._answer(TargetedRequest.at(self._served.values(), request))
+            return self._answer(TargetedRequest.at(self._by_path, request))
         except Failure as failure:
             return failure.response()
 
@@ -155,6 +156,10 @@ class ApiServer:
         """
         kinds = (kind,) if kind else self._store.kinds
         return [(of, obj) for of in kinds for obj in self._store.list(of)]
+
+    def stored(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+        """Return one of these objects, which is no copy either; None if it does not exist."""
+        return self._store.get(kind, namespace, name)
 
     def now(self) -> str:
         """Return the server's time in the format of the API."""

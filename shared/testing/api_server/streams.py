@@ -48,7 +48,7 @@ class WatchServer:
     async def stream(self, request: Request, *, accept: str) -> AsyncIterator[AsyncIterator[bytes]]:
         await asyncio.sleep(0)
         try:
-            target = TargetedRequest.at(self._server._served.values(), request)
+            target = TargetedRequest.at(self._server._by_path, request)
         except Failure as failure:
             raise error_of(failure.response(), request) from None
         if (fault := self._server.faults.next(request)) is not None:

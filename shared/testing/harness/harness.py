@@ -207,7 +207,7 @@ class Harness:
     @property
     def _progress(self) -> tuple[int, int]:
         """A value that differs after every change."""
-        return self.server.version, len(self.server.log.writes(changed=True))
+        return self.server.version, self.server.log.changes
 
     def _retry(self) -> bool:
         """Queue failed keys again; return whether there are any."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
 
 if TYPE_CHECKING:
@@ -47,7 +45,11 @@ class ProcessStatus:
 
 @runtime_checkable
 class Processes(Protocol):
-    """The processes that run in pods."""
+    """The processes that run in pods.
+
+    If their attribute `reads_files` is true, `run` receives the ConfigMaps and Secrets of a pod with its claims, by
+    volume name.
+    """
 
     def run(self, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
         """Start a pod's processes unless they run, and return their state. Called repeatedly.
@@ -59,17 +61,6 @@ class Processes(Protocol):
 
     def end(self, uid: str) -> None:
         """Handle the deletion of the pod or claim with this UID."""
-
-
-@runtime_checkable
-class FileReaders(Processes, Protocol):
-    """Processes that read ConfigMaps and Secrets: `run` receives those with the claims, by volume name.
-
-    Attributes:
-        reads_files: marks the protocol; always true.
-    """
-
-    reads_files: bool
 
 
 class Kubelet:
@@ -146,7 +137,7 @@ class Kubelet:
         if self.processes is not None and pod_problem in RUNNING:
             self._started |= dict.fromkeys((metadata["uid"], *(claim["metadata"]["uid"] for claim in claims.values())))
             known = pod["status"] | {"podIP": ip}
-            files = self._files(pod) if isinstance(self.processes, FileReaders) else {}
+            files = self._files(pod) if getattr(self.processes, "reads_files", False) else {}
             fate = self.processes.run(pod | {"status": known}, claims | files)
             fate = replace(fate, pod_problem=fate.pod_problem or pod_problem)
         return self._report(pod, self._status(pod, fate, ip))
@@ -159,16 +150,12 @@ class Kubelet:
             name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             if not name:
                 continue
-            found = [
-                claim
-                for _, claim in self._server.objects(PERSISTENT_VOLUME_CLAIM)
-                if (claim["metadata"]["namespace"], claim["metadata"]["name"]) == (namespace, name)
-            ]
-            if not found:
+            claim = self._server.stored(PERSISTENT_VOLUME_CLAIM, namespace, name)
+            if claim is None:
                 return {}, f'persistentvolumeclaim "{name}" not found'
-            if found[0]["metadata"].get("deletionTimestamp") and not pod["spec"].get("nodeName"):
+            if claim["metadata"].get("deletionTimestamp") and not pod["spec"].get("nodeName"):
                 return {}, f'persistentvolumeclaim "{name}" is being deleted'
-            claims[volume["name"]] = found[0]
+            claims[volume["name"]] = claim
         return claims, ""
 
     def _files(self, pod: Obj) -> dict[str, Obj]:
@@ -179,9 +166,8 @@ class Kubelet:
                 (CONFIG_MAP, (volume.get("configMap") or {}).get("name")),
                 (SECRET, (volume.get("secret") or {}).get("secretName")),
             ):
-                if name:
-                    with suppress(NotFound):
-                        found[volume["name"]] = self._actor.get(kind, pod["metadata"]["namespace"], name)
+                if name and (obj := self._server.stored(kind, pod["metadata"]["namespace"], name)) is not None:
+                    found[volume["name"]] = obj
         return found
 
     def _node(self) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from shared.kubernetes.errors import AlreadyExists, NotFound
+from shared.kubernetes.errors import AlreadyExists
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing.kubelet.replicas import (
     is_available,
@@ -96,11 +96,12 @@ class StatefulSets:
         """Delete one outdated pod, the highest ordinal first, once every updated pod is ready."""
         if owner["spec"]["updateStrategy"]["type"] != "RollingUpdate":
             return False
+        revision = _revision(owner)
         for number in sorted(pods, reverse=True):
             pod = pods[number]
             if is_terminating(pod):
                 return False
-            if not self._is_updated(owner, pod):
+            if not _is_updated(pod, revision):
                 return self._delete(pod)
             if not is_available(pod, owner, self._server.now()):
                 return False
@@ -140,10 +141,7 @@ class StatefulSets:
 
     def _claim_of(self, owner: Obj, template: Obj, number: int) -> Obj | None:
         name = _claim_name(owner, template, number)
-        try:
-            return self._controller.get(PERSISTENT_VOLUME_CLAIM, owner["metadata"]["namespace"], name)
-        except NotFound:
-            return None
+        return self._server.stored(PERSISTENT_VOLUME_CLAIM, owner["metadata"]["namespace"], name)
 
     def _create(self, owner: Obj, number: int) -> bool:
         templates = owner["spec"].get("volumeClaimTemplates", ())
@@ -173,17 +171,14 @@ class StatefulSets:
         self._controller.delete(POD, pod["metadata"]["namespace"], pod["metadata"]["name"])
         return True
 
-    def _is_updated(self, owner: Obj, pod: Obj) -> bool:
-        return bool(pod["metadata"]["labels"][REVISION] == _revision(owner))
-
     def _report(self, owner: Obj, pods: list[Obj]) -> bool:
-        before = owner.get("status", {})
+        before, revision = owner.get("status", {}), _revision(owner)
         ready = sum(map(is_ready, pods))
         staying = [pod for pod in pods if not is_terminating(pod)]
-        updated = sum(self._is_updated(owner, pod) for pod in staying)
+        updated = sum(_is_updated(pod, revision) for pod in staying)
         status: Obj = {"observedGeneration": owner["metadata"]["generation"], "replicas": len(pods)}
         available = sum(is_available(pod, owner, self._server.now()) for pod in pods)
-        status |= {"availableReplicas": available, "updateRevision": _revision(owner)}
+        status |= {"availableReplicas": available, "updateRevision": revision}
         status |= status_counts({"readyReplicas": ready, "updatedReplicas": updated})
         rolls = owner["spec"]["updateStrategy"]["type"] == "RollingUpdate"
         if (rolls and updated == len(pods)) or not before.get("currentRevision"):
@@ -197,6 +192,10 @@ class StatefulSets:
 
 def _number(pod: Obj) -> int:
     return int(pod["metadata"]["name"].rpartition("-")[2])
+
+
+def _is_updated(pod: Obj, revision: str) -> bool:
+    return bool(pod["metadata"]["labels"][REVISION] == revision)
 
 
 def _claim_name(owner: Obj, template: Obj, number: int) -> str:
