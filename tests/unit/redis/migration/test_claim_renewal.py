@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -26,8 +25,8 @@ def receive_outdated_claims(bed: Bed) -> None:
     informed of the new owner, arrives right after SETSLOT NODE at the target.
     """
     redis, source, target = bed.lab.redis, bed.process(bed.source), bed.process(bed.target)
-    owned = replace(build_message(source, redis.turn), gossip=())
-    receive(redis, target, replace(owned, slots=owned.slots & ~(1 << SLOT)))
+    owned = build_message(source, redis.turn)._replace(gossip=())
+    receive(redis, target, owned._replace(slots=owned.slots & ~(1 << SLOT)))
 
     def after(_: str) -> None:
         if bed.owns(bed.target):

@@ -5,6 +5,7 @@ Source: cluster_migrateslots.c of Valkey 9.0; CLUSTER MIGRATESLOTS, GETSLOTMIGRA
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from operators.redis.client.errors import Refused
@@ -16,7 +17,7 @@ from tests.unit.redis.simulation.process import Migration, Process
 if TYPE_CHECKING:
     from tests.unit.redis.simulation.database import FakeRedis
 
-Words = list[bytes]
+Words = Sequence[bytes]
 
 DURATION_SECONDS = 0.5
 """Seconds until a migration ends without being polled."""

@@ -10,8 +10,7 @@ clusterHandleConfigEpochCollision in cluster.c of Redis 7.0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from operators.redis.client.server import BUS_PORT
 from tests.unit.redis.simulation.node import FAILED, HANDSHAKE, NOADDR, SUSPECTED, UNKNOWN, Known, Node
@@ -24,8 +23,7 @@ GOSSIP = 3
 """Nodes in the gossip section of a message in addition to suspected ones: a tenth of all, and at least three."""
 
 
-@dataclass(frozen=True, slots=True)
-class GossipEntry:
+class GossipEntry(NamedTuple):
     """Description of a third node in a gossip section."""
 
     id: str
@@ -36,8 +34,7 @@ class GossipEntry:
     bus: int = BUS_PORT
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """Message of the cluster bus: header and gossip section.
 
     Attributes:
@@ -58,11 +55,14 @@ class Message:
     bus: int = BUS_PORT
 
 
+_NOT_DESCRIBED = frozenset({HANDSHAKE, NOADDR})
+
+
 def build_message(process: Process, turn: int) -> Message:
     """Build the message of a process. Each turn describes the next few nodes in turn."""
     node, me = process.node, process.node.me
     lead = node.lead if me.primary else me
-    peers = [known for known in node.others if not known.flags & {HANDSHAKE, NOADDR}]
+    peers = [known for known in node.known.values() if known.id != node.id and known.flags.isdisjoint(_NOT_DESCRIBED)]
     healthy = [known for known in peers if SUSPECTED not in known.flags]
     count = min(len(healthy), max(GOSSIP, len(node.known) // 10))
     selected = [healthy[(turn + step) % len(healthy)] for step in range(count)]

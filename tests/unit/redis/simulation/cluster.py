@@ -5,7 +5,7 @@ Source: clusterCommand in cluster.c of Redis 7.0, and cluster_migrateslots.c of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from operators.redis.client.errors import Refused
@@ -20,7 +20,7 @@ from tests.unit.redis.simulation.process import Election, Process
 if TYPE_CHECKING:
     from tests.unit.redis.simulation.database import FakeRedis
 
-Words = list[bytes]
+Words = Sequence[bytes]
 
 FORGET_SECONDS = 60.0
 """Seconds for which a forgotten node is not added again."""
@@ -30,15 +30,13 @@ def carry_out(redis: FakeRedis, process: Process, name: str, words: Words, datab
     """Carry out a CLUSTER command, and return its answer.
 
     Args:
-        database: selected database of the connection, whose keys it counts and lists.
+        database: selected database of the connection, whose keys it lists.
 
     Raises:
         Refused: error of the server.
     """
-    if name == "COUNTKEYSINSLOT":
-        return len(process.node.in_slot(_slot(words[0]), database))
     if name == "GETKEYSINSLOT":
-        return process.node.in_slot(_slot(words[0]), database)[: int(words[1])]
+        return process.node.in_slot(slot_number(words[0]), database)[: int(words[1])]
     known = _COMMANDS.get(name)
     if known is None:
         raise Refused(f"ERR unknown subcommand '{name}'. Try CLUSTER HELP.")
@@ -134,7 +132,7 @@ def _del_slots(redis: FakeRedis, process: Process, slots: int) -> str:
 def _set_slot(redis: FakeRedis, process: Process, words: Words) -> str:
     answer = _set_slot_at_primary(redis, process, words)
     if process.replicates_slots:
-        _replicate_slot(redis, process, _slot(words[0]))
+        _replicate_slot(redis, process, slot_number(words[0]))
     return answer
 
 
@@ -150,7 +148,7 @@ def _replicate_slot(redis: FakeRedis, process: Process, slot: int) -> None:
 
 
 def _set_slot_at_primary(redis: FakeRedis, process: Process, words: Words) -> str:
-    node, slot = process.node, _slot(words[0])
+    node, slot = process.node, slot_number(words[0])
     what = words[1].decode().upper()
     if node.me.primary:
         raise Refused("ERR Please use SETSLOT only with masters.")
@@ -271,7 +269,8 @@ def _known(process: Process, word: bytes, otherwise: str) -> Known:
     return found
 
 
-def _slot(word: bytes) -> int:
+def slot_number(word: bytes) -> int:
+    """Return the slot that a word of a command names."""
     try:
         slot = int(word)
     except ValueError:
@@ -285,9 +284,9 @@ def _listed(words: Words) -> int:
     """Return the mask of slots that are listed one by one."""
     mask = 0
     for word in words:
-        bit = 1 << _slot(word)
+        bit = 1 << slot_number(word)
         if mask & bit:
-            raise Refused(f"ERR Slot {_slot(word)} specified multiple times")
+            raise Refused(f"ERR Slot {slot_number(word)} specified multiple times")
         mask |= bit
     return mask
 
@@ -296,7 +295,7 @@ def _ranged(words: Words) -> int:
     """Return the mask of slots that are listed as the first and last of each range."""
     mask = 0
     for first, last in zip(words[::2], words[1::2], strict=True):
-        mask |= (1 << (_slot(last) + 1)) - (1 << _slot(first))
+        mask |= (1 << (slot_number(last) + 1)) - (1 << slot_number(first))
     return mask & ALL
 
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 from shared.kubernetes.kinds import Obj
@@ -68,8 +68,8 @@ def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
             if "spec" not in volumes.get(volume, pod)
             for name, text in _texts(volumes[volume]).items()
         }
-        settings, users = _read([word for word in given if word in files], files)
-        settings |= _flags(given)
+        settings, users = _read_once(tuple(word for word in given if word in files), tuple(files.items()))
+        settings = settings | _flags(given)
         passwords = _passwords(users)
         opens = passwords.pop("default", frozenset())
         tag = container["image"].rpartition(":")[2]
@@ -104,8 +104,19 @@ def _texts(obj: Obj) -> dict[str, str]:
     """Return the files of a ConfigMap or a Secret."""
     data = obj.get("data") or {}
     if obj["kind"] == "Secret":
-        return {name: base64.b64decode(text).decode(errors="replace") for name, text in data.items()}
+        return {name: _decoded(text) for name, text in data.items()}
     return dict(data)
+
+
+@lru_cache(maxsize=1024)  # a kubelet asks again and again
+def _decoded(text: str) -> str:
+    return base64.b64decode(text).decode(errors="replace")
+
+
+@lru_cache(maxsize=1024)
+def _read_once(paths: tuple[str, ...], files: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], list[str]]:
+    """Return what `_read` returns, which must not be changed."""
+    return _read(list(paths), dict(files))
 
 
 def _read(paths: list[str], files: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

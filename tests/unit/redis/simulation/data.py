@@ -29,7 +29,7 @@ def route(redis: FakeRedis, process: Process, keys: Sequence[bytes], *, redirect
     """
     node = process.node
     slot = slot_of(keys[0])
-    if any(slot_of(key) != slot for key in keys):
+    if len(keys) > 1 and any(slot_of(key) != slot for key in keys):
         raise Refused("CROSSSLOT Keys in request don't hash to the same slot")
     owner = node.owner(slot)
     if owner is None:
@@ -61,7 +61,8 @@ def write(
     route(redis, process, [key], redirected=redirected)
     if process.paused > redis.now:
         raise Refused("BUSY the client waits: writes are paused")
-    if sum(other.linked for other in redis.connected_to(process)) < int(process.config("min-replicas-to-write")):
+    least = int(process.config("min-replicas-to-write"))
+    if least and sum(other.linked for other in redis.connected_to(process)) < least:
         raise Refused("NOREPLICAS Not enough good replicas to write.")
     after = apply(operation, number, before, redis.now)
     store(process.node, key, after)
@@ -202,7 +203,7 @@ class Transfer:
     password: str
 
     @classmethod
-    def of(cls, words: list[bytes]) -> Transfer:
+    def of(cls, words: Sequence[bytes]) -> Transfer:
         host, port, key, _, _, *options = words
         keys, password, replace = [key] if key else [], b"", False
         while options:
@@ -217,7 +218,7 @@ class Transfer:
         return cls(host.decode(), int(port), keys, replace, password.decode())
 
 
-def migrate(redis: FakeRedis, process: Process, words: list[bytes]) -> str:
+def migrate(redis: FakeRedis, process: Process, words: Sequence[bytes]) -> str:
     """MIGRATE host port key|"" db timeout [REPLACE] [AUTH password] [AUTH2 user password] [KEYS key …].
 
     Raises:

@@ -31,10 +31,12 @@ REPLICATION_PING_SECONDS = 10.0
 def tick(redis: FakeRedis, process: Process) -> None:
     """Run the cluster cron of a node once. Redis runs it ten times a second."""
     node = process.node
-    for known in node.others:
+    others = node.others
+    for known in others:
         if known.in_handshake and redis.now - known.last_response > max(process.timeout, 1.0):
             del node.known[known.id]
-    node.banned = {node_id: until for node_id, until in node.banned.items() if until > redis.now}
+    if node.banned:
+        node.banned = {node_id: until for node_id, until in node.banned.items() if until > redis.now}
     broadcast, process.broadcast_pending = process.broadcast_pending, False
     for index, known in enumerate(node.others):
         if known.id in node.known and (known.in_handshake or broadcast or (redis.turn + index) % PING_TURNS == 0):

@@ -295,15 +295,19 @@ class Guard:
             return
         if self.agreed:
             self._end_consent(redis)
-        serving = _serving(redis)
-        for key in self.records if keys is None else keys:
-            record = self.records.get(key)
-            if record is None:
-                continue
-            node = serving.get(slot_of(key))
-            head = record.branches[0].head.entry
-            plain = head is not None and not head.expires and len(record.branches) == 1 and key not in self.lowered
-            if node is None or not plain or node.keys.get(key) is not head:
+        judged = self.records if keys is None else [key for key in keys if key in self.records]
+        serving = _serving(redis, judged)
+        for key in judged:
+            record, slot = self.records[key], slot_of(key)
+            node, head = serving.get(slot), record.branches[0].head.entry
+            is_found = (
+                node is not None
+                and node.keys.get(key) is head
+                and len(record.branches) == 1
+                and key not in self.lowered
+                and (slot not in node.migrating if head is None else not head.expires)
+            )
+            if not is_found:
                 self._judge(redis, key, node, action)
 
     def _judge(self, redis: FakeRedis, key: bytes, node: Node | None, action: str) -> None:
@@ -361,7 +365,7 @@ class Guard:
 
         Keys of slots without an owner that serves are not included: `inspect` requires that a disk has them.
         """
-        serving, found = _serving(redis), []
+        serving, found = _serving(redis, self.records), []
         for key, record in self.records.items():
             node = serving.get(slot_of(key))
             if node is None:
@@ -598,10 +602,10 @@ _UNREADABLE = Entry(-1)
 """Read of a key whose slot is open while the other end does not answer."""
 
 
-def _serving(redis: FakeRedis) -> dict[int, Node]:
+def _serving(redis: FakeRedis, keys: Iterable[bytes]) -> dict[int, Node]:
     """Return the nodes that serve clients, by the slots of keys: those with the newest claim, if they run and serve."""
     owners = redis.owners(redis.client.home)
-    used = {slot_of(key) for key in redis.guard.records}
+    used = set(map(slot_of, keys))
     serving = {process.node.id: process.node for process in redis.running if process.serves}
     found: dict[int, Node] = {}
     for node_id, slots in owners.items():
@@ -615,7 +619,7 @@ _bit = cache(lambda slot: 1 << slot)
 
 def values(redis: FakeRedis) -> dict[bytes, Entry]:
     """Return the values of the keys that clients wrote, as the nodes that serve clients have them."""
-    serving = _serving(redis)
+    serving = _serving(redis, redis.guard.records)
     read = {key: _read(redis, serving[slot_of(key)], key) for key in redis.guard.records if slot_of(key) in serving}
     return {key: value for key, value in read.items() if value is not None}
 

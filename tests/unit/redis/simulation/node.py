@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 from operators.redis.client.server import BUS_PORT, PORT
 from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
@@ -19,6 +19,8 @@ from tests.unit.redis.simulation.client import Entry
 ALL = (1 << SLOTS) - 1
 
 slot_of = cache(key_slot)
+
+_bit = cache(lambda slot: 1 << slot)
 
 HANDSHAKE, NOADDR, SUSPECTED, FAILED = "handshake", "noaddr", "fail?", "fail"
 
@@ -77,7 +79,7 @@ class Known:
     @property
     def unhealthy(self) -> bool:
         """Whether the node is marked as failed or suspected."""
-        return bool(self.flags & {FAILED, SUSPECTED})
+        return FAILED in self.flags or SUSPECTED in self.flags
 
     @property
     def in_handshake(self) -> bool:
@@ -157,7 +159,11 @@ class Node:
         return found
 
     def owner(self, slot: int) -> Known | None:
-        return next((known for known in self.known.values() if known.slots >> slot & 1), None)
+        bit = _bit(slot)
+        for known in self.known.values():
+            if known.slots & bit:
+                return known
+        return None
 
     def give(self, slot: int, to: Known | None) -> None:
         """Set the owner of a slot, or remove it."""
@@ -221,12 +227,18 @@ class Node:
             str(int(known.last_response * 1000)),
             str((self.known.get(known.primary) or known).epoch),
             "connected" if linked else "disconnected",
-            *str(Slots(known.slots)).split(),
+            *_ranges(known.slots),
         ]
         if mine:
             words += [f"[{slot}->-{to}]" for slot, to in sorted(self.migrating.items())]
             words += [f"[{slot}-<-{source}]" for slot, source in sorted(self.importing.items())]
         return " ".join(words)
+
+
+@lru_cache(maxsize=1024)  # slots seldom change, and every node describes every other one each time
+def _ranges(mask: int) -> tuple[str, ...]:
+    """Return the ranges of slots as CLUSTER NODES lists them."""
+    return tuple(str(Slots(mask)).split())
 
 
 def bits(mask: int) -> Iterator[int]:

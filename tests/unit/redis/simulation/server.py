@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
@@ -14,13 +15,13 @@ from operators.redis.client.server import Access, Command, Endpoint
 from shared.testing.faults import Crash
 from tests.unit.redis.simulation import cluster, data, tls
 from tests.unit.redis.simulation.client import Entry
-from tests.unit.redis.simulation.node import database_of
+from tests.unit.redis.simulation.node import database_of, slot_of
 from tests.unit.redis.simulation.process import DEFAULTS, Process, digest
 
 if TYPE_CHECKING:
     from tests.unit.redis.simulation.database import FakeRedis
 
-Words = list[bytes]
+Words = Sequence[bytes]
 
 LATENCY = 0.02
 """Seconds that a round trip with write commands takes."""
@@ -73,6 +74,7 @@ class FakeServer:
         self._redirected = False
         self._database = 0
         self._offset = 0
+        self._counts: Counter[tuple[int, int]] | None = None
 
     async def execute(self, *command: str | int | bytes) -> Any:
         (answer,) = await self.pipe((command,))
@@ -87,15 +89,17 @@ class FakeServer:
         self._redis.advance()
         process = self._reached()
         self._enter(process)
+        batch = [_parsed(command) for command in commands]
+        self._counts = None
         try:
             self._redis.batch += 1
-            answers = [self._answer(process, command) for command in commands]
+            answers = [self._answer(process, name, words) for name, words in batch]
             data.arrive(self._redis, process)
         except Crash as crash:
             self._life.crash = crash
             raise
         finally:
-            if any(name_of(_words(command)) not in READS for command in commands):
+            if any(name not in READS for name, _ in batch):
                 self._redis.pass_by(LATENCY)
             late = self._redis.pass_stall()
         if late:
@@ -129,12 +133,11 @@ class FakeServer:
             raise Denied("WRONGPASS invalid username-password pair or user is disabled.")
         raise Denied("NOAUTH Authentication required.")
 
-    def _answer(self, process: Process, command: Command) -> Any:
-        words = _words(command)
-        name = name_of(words)
-        what = f"{name} at {process.pod}"
-        if name not in READS:
-            lost = self._redis.strike(what)
+    def _answer(self, process: Process, name: str, words: Words) -> Any:
+        lost, writes = None, name not in READS
+        if writes:
+            self._counts = None
+            lost = self._redis.strike(f"{name} at {process.pod}")
             if lost is not None and not lost:
                 raise Unreachable(f"{self._endpoint.name} gave no answer to {name} in time.")
         if not process.runs:
@@ -145,15 +148,17 @@ class FakeServer:
             kind = Denied if refused.code in _DENIED else Loading if refused.code in _LATER else Refused
             answer = kind(f"{self._endpoint.name} refuses {name}: {refused}", refused.code)
         self._offset = process.node.offset
-        if name not in READS:
-            self._redis.after(what)
-        if (name not in READS and lost) or not process.runs:
+        if writes:
+            self._redis.after(f"{name} at {process.pod}")
+        if lost or not process.runs:
             raise Unreachable(f"{self._endpoint.name} gave no answer to {name} in time.")
         return answer
 
     def _carry_out(self, process: Process, name: str, words: Words) -> Any:
         redis = self._redis
-        if words[0].upper() == b"CLUSTER":
+        if name == "CLUSTER COUNTKEYSINSLOT":
+            return self._count(process, cluster.slot_number(words[2]))
+        if name.startswith("CLUSTER "):
             if name == "CLUSTER NODES" and any(known.in_handshake for known in process.node.others):
                 redis.pass_by(HANDSHAKE_POLL)
             return cluster.carry_out(redis, process, name.partition(" ")[2], words[2:], self._database)
@@ -179,6 +184,12 @@ class FakeServer:
         if known is None:
             raise Refused(f"ERR unknown command '{name}' (the fake does not know it)")
         return known(redis, process, words)
+
+    def _count(self, process: Process, slot: int) -> int:
+        """Return the number of keys of a slot: an inspection counts those of thousands of slots, one by one."""
+        if self._counts is None:
+            self._counts = Counter((slot_of(key), database_of(key)) for key in process.node.keys)
+        return self._counts[slot, self._database]
 
     def _select(self, process: Process, database: int) -> str:
         """Select a database: a node of a cluster has one, unless it is a Valkey 9 with several."""
@@ -239,8 +250,11 @@ def _digest_of(value: Entry | None) -> str | None:
     return None if value is None else hashlib.sha1(repr(value).encode(), usedforsecurity=False).hexdigest()
 
 
-def _words(command: Command) -> Words:
-    return [word if isinstance(word, bytes) else str(word).encode() for word in command]
+@lru_cache(maxsize=1 << 15)  # more than one for each slot: an inspection sends the same commands to every server
+def _parsed(command: Command) -> tuple[str, Words]:
+    """Return the name and the words of a command."""
+    words = tuple(word if isinstance(word, bytes) else str(word).encode() for word in command)
+    return name_of(words), words
 
 
 def name_of(words: Words) -> str:
@@ -291,11 +305,17 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
     return "".join(f"{name}:{value}\r\n" for name, value in lines.items())
 
 
+_WILDCARDS = frozenset("*?[")
+
+
 def _config_get(_: FakeRedis, process: Process, words: Words) -> list[str]:
-    settings = DEFAULTS | process.settings
-    patterns = [word.decode().lower() for word in words[2:]]
-    found = [name for name in sorted(settings) if any(fnmatchcase(name, pattern) for pattern in patterns)]
-    return [text for name in found for text in (name, settings[name])]
+    settings, found = DEFAULTS | process.settings, set[str]()
+    for pattern in (word.decode().lower() for word in words[2:]):
+        if _WILDCARDS.isdisjoint(pattern):
+            found |= {pattern} & settings.keys()
+        else:
+            found |= {name for name in settings if fnmatchcase(name, pattern)}
+    return [text for name in sorted(found) for text in (name, settings[name])]
 
 
 def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
