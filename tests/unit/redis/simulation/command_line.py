@@ -108,7 +108,7 @@ def _texts(obj: Obj) -> dict[str, str]:
     return dict(data)
 
 
-@lru_cache(maxsize=1024)  # a kubelet asks again and again
+@lru_cache(maxsize=1024)  # the kubelet reads its Secrets in each step
 def _decoded(text: str) -> str:
     return base64.b64decode(text).decode(errors="replace")
 
