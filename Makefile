@@ -41,7 +41,7 @@ export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/platform/mypy
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up down status kubeconfig test test-unit test-api test-containers test-e2e test-nightly test-weekly bench dashboards lint \
-        format release-check release-dry-run new-operator new-kind manifests charts lock install uninstall run docker-build docker-push push-images deploy undeploy .venv
+        format release-check upstream-fixes release-dry-run new-operator new-kind manifests charts lock install uninstall run docker-build docker-push push-images deploy undeploy .venv
 
 help: ## List targets and settings
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
@@ -145,6 +145,9 @@ release-dry-run: .venv ## Make all artifacts of a release in dist/: images of bo
 
 release-check: .venv ## Check what only a release needs: that the catalogues of versions are recent (ARGS=YYYY-MM-DD)
 	@$(PYTHON) -m tools.catalogue_age $(ARGS)
+
+upstream-fixes: .venv ## List commits of an engine that look like security fixes (ARGS="memcached 1.6.42 1.6.45 --copy DIR")
+	@$(PYTHON) -m tools.upstream_fixes $(ARGS)
 
 charts: .venv ## Update the charts' dependencies (all are in this repository)
 	@$(PYTHON) -m tools.release dependencies

@@ -154,6 +154,7 @@ class Catalogue:
         image: upstream's own image repository.
         default: line of the default version.
         lines: known lines, newest first.
+        repository: address of the project's git repository, for `make upstream-fixes`.
     """
 
     engine: str
@@ -163,6 +164,7 @@ class Catalogue:
     lines: tuple[Line, ...]
     advisories: tuple[Advisory, ...]
     bugs: tuple[Bug, ...] = ()
+    repository: str = ""
 
     @cached_property
     def default_version(self) -> str:

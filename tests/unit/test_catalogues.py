@@ -173,7 +173,8 @@ def test_running_version_counts_not_the_requested_one() -> None:
     assert redis.weaknesses_of(obj).ids == ("GHSA-f4q9-j22m-xqq9",)
     assert redis.weaknesses_of({"spec": {"version": "8.0.2"}}).ids == ()
     assert etcd.weaknesses_of({"spec": {"auth": {}}, "status": {}}).ids == ()
-    assert memcached.weaknesses_of({"spec": {}, "status": {"version": "1.6.38-alpine"}}).ids == ("ReleaseNotes1642",)
+    assert "ReleaseNotes1642" in memcached.weaknesses_of({"status": {"image": "memcached:1.6.38-alpine"}}).ids
+    assert memcached.weaknesses_of({"status": {"image": "memcached:1.6.38", "serverVersion": "1.6.45"}}).ids == ()
     assert release_of("1.6.38-alpine") == (1, 6, 38)
 
 
@@ -203,3 +204,16 @@ def test_page_of_versions_lists_every_line_advisory_and_bug() -> None:
         assert all(bug.source in page for bug in catalogue.bugs)
     assert "| 8.0 | [8.0.6](https://github.com/redis/redis/releases/tag/8.0.6) | none | no |" in page
     assert "/CHANGELOG-3.6.md) | 3.6.14 | yes |" in page
+
+
+def test_fixes_of_memcached_after_its_security_release_are_known() -> None:
+    """The catalogue once called 1.6.42 to 1.6.44 clean (K2)."""
+    found = {version: ids(memcached.MEMCACHED.applying(version, ())) for version in ("1.6.42", "1.6.43", "1.6.44")}
+    assert found["1.6.42"] == {"ReleaseNotes1643", "ReleaseNotes1644", "ReleaseNotes1645"}
+    assert found["1.6.43"] == {"ReleaseNotes1644", "ReleaseNotes1645"}
+    assert found["1.6.44"] == {"ReleaseNotes1645"}
+
+
+@each_engine
+def test_every_engine_has_a_repository_of_its_project(catalogue: Catalogue) -> None:
+    assert catalogue.repository.startswith("https://github.com/")

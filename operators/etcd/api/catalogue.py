@@ -33,6 +33,7 @@ ETCD = Catalogue(
     engine="etcd",
     looked_up=date(2026, 11, 23),
     image="gcr.io/etcd-development/etcd",
+    repository="https://github.com/etcd-io/etcd",
     default="3.6",
     lines=(
         Line("3.7.3", f"{_LOG}3.7.md"),

@@ -1,10 +1,10 @@
 """Versions of memcached: what is known of them, looked up in memcached's own tags and release notes. Pure.
 
-The project fixes only the newest release and requests no CVE identifiers, so that the release notes of 1.6.42 represent
-its many fixes, CVE-2026-47783 (SASL) among them. CVE records by others are listed if the version with the fix is known.
-Not listed: weaknesses of the proxy and of UDP (CVE-2023-46852, CVE-2023-46853, CVE-2018-1000115), because
-spec.extraArgs rejects their flags. The newest release is that of the newest copies that could be read on 2026-11-23:
-the tags until 2026-08, and Debian's suites.
+The project fixes only the newest release and requests no CVE identifiers, so that its release notes represent its many
+fixes, CVE-2026-47783 (SASL, 1.6.42) among them; `make upstream-fixes` lists the commits that look like one. CVE records
+by others are listed if the version with the fix is known. Not listed: weaknesses of the proxy and of UDP
+(CVE-2023-46852, CVE-2023-46853, CVE-2018-1000115), because spec.extraArgs rejects their flags. The newest release is
+that of the newest copies that could be read on 2026-11-23: the tags until 2026-08, and Debian's suites.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ MEMCACHED = Catalogue(
     engine="memcached",
     looked_up=date(2026, 11, 23),
     image="memcached",
+    repository="https://github.com/memcached/memcached",
     default="1.6",
     lines=(
         Line("1.6.45", f"{_NOTES}1645"),
@@ -31,6 +32,24 @@ MEMCACHED = Catalogue(
         Line("1.4.39", f"{_NOTES}1439", maintained=False),
     ),
     advisories=(
+        Advisory(
+            "ReleaseNotes1645",
+            "a client can make the server read beyond a buffer, or free an item that is in use",
+            f"{_NOTES}1645",
+            fixed="1.6.45",
+        ),
+        Advisory(
+            "ReleaseNotes1644",
+            "a client that dumps keys can make the server write beyond a buffer",
+            f"{_NOTES}1644",
+            fixed="1.6.44",
+        ),
+        Advisory(
+            "ReleaseNotes1643",
+            "a client of the binary protocol can overflow the references of an item, and perhaps run code",
+            f"{_NOTES}1643",
+            fixed="1.6.43",
+        ),
         Advisory(
             "CVE-2026-90698",
             "a client that is not logged in yet can make the server read beyond a buffer",

@@ -32,6 +32,7 @@ REDIS = Catalogue(
     engine="redis",
     looked_up=date(2026, 11, 23),
     image="redis",
+    repository="https://github.com/redis/redis",
     default="8.2",
     lines=(
         Line("8.10.2", f"{_REDIS}/releases/tag/8.10.2"),
@@ -101,6 +102,7 @@ VALKEY = Catalogue(
     engine="valkey",
     looked_up=date(2026, 11, 23),
     image="valkey/valkey",
+    repository="https://github.com/valkey-io/valkey",
     default="8.1",
     lines=(
         Line("9.1.4", f"{_VALKEY}/releases/tag/9.1.4"),
