@@ -305,6 +305,7 @@ QUORUM_LOST = REASONS.add(
         "was changed."
     ),
     "{lost} of the {voters} voters lost their data: the quorum is permanently lost. {proposal}",
+    "{loss_text} A recovery is possible once the spec is corrected: {invalid}",
 )
 QUOTA_EXCEEDED = REASONS.add(
     "QuotaExceeded",

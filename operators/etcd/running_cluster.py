@@ -21,7 +21,7 @@ def as_it_runs(resource: EtcdCluster, observed: Observed, _facts: Assessment, /)
     """Return the cluster with its present size and settings, instead of the spec's, and without foreign volumes."""
     own = _without_foreign(resource, observed)
     changed = {"size": _size(resource, own)} | _template(resource, own)
-    running = EtcdCluster(resource.obj, resource.spec.model_copy(update=changed))
+    running = resource.changed_to(changed)
     return running, Assessment.of(running, own, spec_applies=False)
 
 

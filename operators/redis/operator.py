@@ -28,6 +28,7 @@ from shared.kubernetes.kinds import (
     STATEFUL_SET,
 )
 from shared.runtime.controller import Controller
+from shared.runtime.fallback import from_workload
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
 
@@ -38,11 +39,13 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
     Args:
         connect: opens a connection to a node.
     """
+    resource_of = partial(resource.RedisCluster.parse, versions=options.option(NEW_VERSIONS))
     return Controller(
         operator=options.operator_name,
         kind=resource.API.kind,
         owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY),
-        parse=partial(resource.RedisCluster.parse, versions=options.option(NEW_VERSIONS)),
+        parse=resource_of,
+        fallback=from_workload(resource_of, resource.MINIMAL, STATEFUL_SET),
         observe=observer(connect),
         plan=Planner(Settings.read(options)).plan,
         call=partial(execute, connect),

@@ -56,7 +56,7 @@ def _at_present_size(resource: RedisCluster, seen: Observed) -> RedisCluster:
     if not replicas or not primaries or (replicas, primaries) == (resource.spec.replicas, resource.primaries):
         return resource
     update = {"replicas": replicas, "replicas_per_master": max(replicas // primaries - 1, 0)}
-    return RedisCluster(resource.obj, resource.spec.model_copy(update=update))
+    return resource.changed_to(update)
 
 
 def _with_present_settings(resource: RedisCluster, seen: Observed) -> RedisCluster:
@@ -66,4 +66,4 @@ def _with_present_settings(resource: RedisCluster, seen: Observed) -> RedisClust
     settings = {name: redis_conf.joined(lines) for name, lines in redis_conf.present(seen.config_map).items()}
     if settings == resource.spec.config:
         return resource
-    return RedisCluster(resource.obj, resource.spec.model_copy(update={"config": settings}))
+    return resource.changed_to({"config": settings})

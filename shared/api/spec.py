@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
@@ -260,10 +260,13 @@ class CustomResource(Generic[Spec]):
     Attributes:
         obj: the resource as returned by the API server.
         spec: the parsed spec.
+        invalid: why the spec of the resource cannot be parsed: `spec` is the last applied one then
+            (`shared.api.applied_spec`); empty otherwise.
     """
 
     obj: Obj
     spec: Spec
+    invalid: str = ""
 
     @property
     def name(self) -> str:
@@ -281,6 +284,10 @@ class CustomResource(Generic[Spec]):
     def reported(self) -> Obj:
         """Status of the resource; empty for a new one."""
         return self.obj.get("status") or {}
+
+    def changed_to(self, update: Mapping[str, Any]) -> Self:
+        """Return the resource with other values of some fields of its spec."""
+        return replace(self, spec=self.spec.model_copy(update=update))
 
     @property
     def is_new(self) -> bool:

@@ -252,7 +252,7 @@ class Reconciler:
 
     async def _converge(self, key: Key, obj: Obj) -> Plan:
         for _ in range(MAX_CYCLES):
-            resource = self._controller.parse(obj)
+            resource = self._controller.resource(obj, self._cache)
             if loss := self._loss(key):
                 raise NotObserved(loss)
             with tracing.span("observe"), self._dependencies.noting(key, self._kube, _spec(obj)) as kube:
@@ -463,7 +463,7 @@ class Reconciler:
     async def _current_plan(self, obj: Obj) -> Plan | None:
         """Return the plan for the present state; None if the spec or the state cannot be read."""
         try:
-            resource = self._controller.parse(obj)
+            resource = self._controller.resource(obj, self._cache)
             seen = await self._controller.observe(resource, self._cache, self._kube)
             return self._controller.plan(resource, seen, self._now(obj))
         except (InvalidSpec, errors.KubeError, DatabaseError):

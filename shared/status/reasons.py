@@ -201,8 +201,9 @@ INTERNAL_ERROR = COMMON.add(
 INVALID_SPEC = COMMON.add(
     "InvalidSpec",
     Severity.ACTION,
-    "The spec breaks a rule of the API; the operator changes nothing until the spec is corrected.",
+    "The spec breaks a rule of the API; the operator applies nothing of it until it is corrected.",
     "{errors} The spec was not applied.",
+    "{invalid} The spec was not applied. What runs is kept running as last applied.",
 )
 ISSUING_CERTIFICATES = COMMON.add(
     "IssuingCertificates",

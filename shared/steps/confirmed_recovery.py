@@ -135,6 +135,9 @@ class Proposal:
             requeue: seconds until an unconfirmed loss is observed again.
         """
         given, prefix = resource.spec.recovery, f"{self.loss} ".lstrip()
+        if resource.invalid:  # it may have a confirmation, which counts only as a part of a valid spec
+            message = f"{prefix}A recovery is possible once the spec is corrected: {resource.invalid}"
+            return Step.blocked(self.reason, message, requeue=requeue)
         is_prior = given is not None and given.confirm == self.prior
         if given is not None and given.confirm != self.token and not is_prior:
             return Step.blocked(

@@ -229,5 +229,8 @@ def reject_invalid_spec(
     validate: Callable[[Resource], list[str]], resource: Resource, _observed: object, _now: datetime
 ) -> Step:
     """Do not apply a spec that violates a rule of admission, which it may have bypassed."""
+    if resource.invalid:
+        message = f"{resource.invalid} The spec was not applied. What runs is kept running as last applied."
+        return Step.blocked(INVALID_SPEC, message)
     errors = validate(resource)
     return Step.blocked(INVALID_SPEC, " ".join(errors) + " The spec was not applied.") if errors else PASS

@@ -214,6 +214,9 @@ class EtcdClusterStatus(Status):
     )
 
 
+MINIMAL: Obj = {"size": 1}
+"""A valid spec with only the required fields."""
+
 API = Resource(
     kind=Kind("etcd.ydzs.io", "v1alpha1", "EtcdCluster", "etcdclusters"),
     spec=EtcdClusterSpec,

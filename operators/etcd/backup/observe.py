@@ -17,11 +17,12 @@ from operators.etcd.client.server import CORRUPT, Connect, Endpoint, EndpointSta
 from operators.etcd.objects import names
 from operators.etcd.reasons import CLUSTER_INVALID, CLUSTER_MISSING, POD_IN_THE_WAY
 from operators.etcd.security import secrets
+from shared.api.applied_spec import last_applied
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
-from shared.kubernetes.kinds import POD, Key, Obj
+from shared.kubernetes.kinds import POD, STATEFUL_SET, Key, Obj
 from shared.kubernetes.ownership import controller_of, selector_text
 from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
@@ -127,7 +128,8 @@ async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | SecretProble
     """Return the cluster, always from the namespace of the EtcdBackup."""
     name = backup.spec.cluster_name
     try:
-        return EtcdCluster.parse(await kube.get(resource.API.kind, backup.namespace, name))
+        obj = await kube.get(resource.API.kind, backup.namespace, name)
+        return await _parsed(kube, obj)
     except NotFound:
         message = (
             f"EtcdCluster {name} does not exist in this namespace. Create it, or create an EtcdBackup of another "
@@ -136,6 +138,20 @@ async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | SecretProble
         return SecretProblem(CLUSTER_MISSING, f"spec.clusterName: {message}")
     except InvalidSpec as wrong:
         return SecretProblem(CLUSTER_INVALID, f"spec.clusterName: EtcdCluster {name} is invalid: {wrong}")
+
+
+async def _parsed(kube: Kube, obj: Obj) -> EtcdCluster:
+    """Return a cluster, with its last applied spec if the present one cannot be parsed."""
+    try:
+        return EtcdCluster.parse(obj)
+    except InvalidSpec as invalid:
+        try:
+            workload = await kube.get(STATEFUL_SET, obj["metadata"]["namespace"], obj["metadata"]["name"])
+        except NotFound:
+            raise invalid from None
+        if (found := last_applied(EtcdCluster.parse, obj, (workload,), invalid, resource.MINIMAL)) is None:
+            raise
+        return found
 
 
 async def _sources(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, DATA, VERSION
+from shared.api import applied_spec
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.objects import claim_template
 from shared.kubernetes.ownership import Owner
@@ -39,7 +40,7 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
         attributes_class = requested if existing is None else provisioning.template_attributes_class(existing)
         spec["volumeClaimTemplates"] = [claim(resource, own, size, attributes_class)]
     made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
-    made["metadata"]["annotations"] = {VERSION: str(resource.version)}
+    made["metadata"]["annotations"] = {VERSION: str(resource.version)} | applied_spec.note(resource)
     return made
 
 

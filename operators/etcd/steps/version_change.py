@@ -171,7 +171,7 @@ def permitted(resource: EtcdCluster, seen: Observed) -> EtcdCluster:
     if hold(resource, seen) is None:
         return resource
     update = {"image": _running_image(seen), "version": str(running_version(resource, seen))}
-    return EtcdCluster(resource.obj, resource.spec.model_copy(update=update))
+    return resource.changed_to(update)
 
 
 def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:

@@ -116,6 +116,10 @@ API = Resource(
 )
 
 
+MINIMAL: Obj = {"size": 1}
+"""A valid spec with only the required fields."""
+
+
 class Memcached(CustomResource[MemcachedSpec]):
     """A parsed Memcached resource."""
 

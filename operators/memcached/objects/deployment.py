@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.pod import COMPONENT
+from shared.api import applied_spec
 from shared.kubernetes.kinds import DEPLOYMENT, Obj
 from shared.kubernetes.ownership import Owner
 
@@ -23,4 +24,6 @@ def deployment(resource: Memcached, own: Owner, template: Obj) -> Obj:
     if pause := resource.spec.update_strategy.pause_seconds:
         spec["minReadySeconds"] = pause
         spec["progressDeadlineSeconds"] = PROGRESS_DEADLINE_SECONDS + pause
-    return own.object(DEPLOYMENT, resource.name, component=COMPONENT, spec=spec)
+    made = own.object(DEPLOYMENT, resource.name, component=COMPONENT, spec=spec)
+    made["metadata"]["annotations"] = applied_spec.note(resource)
+    return made

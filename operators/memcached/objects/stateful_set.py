@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.pod import COMPONENT
+from shared.api import applied_spec
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.ownership import Owner
 
@@ -21,4 +22,6 @@ def stateful_set(resource: Memcached, own: Owner, template: Obj) -> Obj:
     }
     if pause := resource.spec.update_strategy.pause_seconds:
         spec["minReadySeconds"] = pause
-    return own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
+    made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
+    made["metadata"]["annotations"] = applied_spec.note(resource)
+    return made

@@ -59,6 +59,10 @@ API = Resource(
 )
 
 
+MINIMAL: Obj = {"replicas": 6}
+"""A valid spec with only the required fields."""
+
+
 class RedisCluster(CustomResource[RedisClusterSpec]):
     """A parsed RedisCluster."""
 

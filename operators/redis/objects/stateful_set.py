@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.objects.names import CLUSTER_UID, COMPONENT, DATA, ORIGIN
+from shared.api import applied_spec
 from shared.kubernetes.accessors import label
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.objects import claim_template
@@ -47,6 +48,7 @@ def stateful_set(
         spec["volumeClaimTemplates"] = [claim]
     made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
     made["metadata"]["labels"][CLUSTER_UID] = resource.uid
+    made["metadata"]["annotations"] = applied_spec.note(resource)
     return made
 
 

@@ -51,7 +51,7 @@ def permitted(resource: RedisCluster, seen: Observed) -> RedisCluster:
     image = template_image(seen.stateful_set, CONTAINER)
     pod = resource.spec.template.model_copy(update={"middleware_image": image})
     update = {"pod": [pod], "version": str(lowest.version), "engine": lowest.name}
-    return RedisCluster(resource.obj, resource.spec.model_copy(update=update))
+    return resource.changed_to(update)
 
 
 def refuse_new_version(resource: RedisCluster, seen: Observed, now: datetime) -> Step:

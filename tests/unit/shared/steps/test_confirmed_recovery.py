@@ -31,10 +31,10 @@ NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 SECOND, MONTH = timedelta(seconds=1), timedelta(days=30)
 
 
-def resource(confirm: str | None, recorded: str = "", record: Obj | None = None) -> Any:
+def resource(confirm: str | None, recorded: str = "", record: Obj | None = None, invalid: str = "") -> Any:
     recovery = SimpleNamespace(confirm=confirm) if confirm is not None else None
     reported = {"recovery": record or {"token": recorded}} if record or recorded else {}
-    return SimpleNamespace(spec=SimpleNamespace(recovery=recovery), reported=reported)
+    return SimpleNamespace(spec=SimpleNamespace(recovery=recovery), reported=reported, invalid=invalid)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,13 @@ def test_user_decides_by_the_token(
     step = replace(PROPOSAL, prior=prior).decide(resource(confirm, recorded), requeue=30.0)
     assert (step.progress, step.reason, step.actions) == (progress, reason, ())
     assert message in step.message
+
+
+def test_spec_that_cannot_be_parsed_is_named_instead_of_a_token() -> None:
+    """A confirmation in such a spec does not count."""
+    step = PROPOSAL.decide(resource(None, invalid="spec.size: 11 is too large."), requeue=30.0)
+    assert step.progress is Progress.BLOCKED
+    assert "once the spec is corrected: spec.size: 11 is too large." in step.message
 
 
 def test_named_loss_comes_first_in_the_message() -> None:

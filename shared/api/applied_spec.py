@@ -1,0 +1,100 @@
+"""The last applied spec of a resource, noted on its workload: what is healed while the present spec cannot be parsed.
+
+A spec may bypass admission, or be one that a later version of the operator rejects. Nothing of it is applied then, but
+the database that runs still needs its certificates, its members and its backups. The note is written with the objects
+of the spec, and names the resource by its UID: a later resource of the same name may be another database. It never has
+a consent of a user, such as a confirmed recovery: what is not in the present spec is not allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+import orjson
+
+from shared.api.spec import CustomResource, InvalidSpec, SpecModel
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import Obj
+
+APPLIED_SPEC = "platform.ydzs.io/applied-spec"
+"""Annotation of a workload: the UID of the resource, and the spec from which its objects were made, as JSON."""
+
+NOT_APPLIED = frozenset({"adopt", "deletionProtection", "pause", "paused", "recovery", "restore"})
+"""Fields that no note has: consents, and what applies only to the moment at which it is in the spec."""
+
+MAX_BYTES = 64 * 1024
+"""Maximum size of a note; annotations of an object may have 256 KiB. A resource with a larger spec has none."""
+
+_WRAPPERS = (Annotated, Union, UnionType)
+
+Resource = TypeVar("Resource", bound=CustomResource[Any])
+
+
+def note(resource: CustomResource[Any]) -> dict[str, str]:
+    """Return the annotation for the workload of a resource whose spec is applied."""
+    spec = {field: value for field, value in (resource.obj.get("spec") or {}).items() if field not in NOT_APPLIED}
+    content = orjson.dumps({"uid": resource.uid, "spec": spec}, option=orjson.OPT_SORT_KEYS)
+    return {APPLIED_SPEC: content.decode()} if len(content) <= MAX_BYTES else {}
+
+
+def last_applied(
+    parse: Callable[[Obj], Resource], obj: Obj, workloads: Iterable[Obj | None], invalid: InvalidSpec, minimal: Obj
+) -> Resource | None:
+    """Return a resource with the spec that its workload notes; None if there is none that can be parsed.
+
+    A number at the top level of the note may be one that a later version of the operator rejects. It is kept: the
+    objects were made with it. With any other value that is rejected, it is not known what runs.
+
+    Args:
+        workloads: objects that may have the note.
+        invalid: why the present spec cannot be parsed.
+        minimal: a valid spec with only the required fields.
+    """
+    for workload in workloads:
+        spec = _noted(obj, workload)
+        if spec is None:
+            continue
+        refused = {field: value for field, value in spec.items() if not _parses(parse, obj, minimal | {field: value})}
+        accepted = {field: value for field, value in spec.items() if field not in refused}
+        try:
+            resource = parse({**obj, "spec": minimal | accepted})
+        except InvalidSpec:
+            return None
+        numbers = _numbers(type(resource.spec))
+        if any(type(value) is not int or field not in numbers for field, value in refused.items()):
+            return None
+        changed = resource.spec.model_copy(update={numbers[field]: value for field, value in refused.items()})
+        return dataclasses.replace(resource, obj={**obj, "spec": spec}, spec=changed, invalid=str(invalid))
+    return None
+
+
+def _numbers(model: type[SpecModel]) -> dict[str, str]:
+    """Return the names of the fields of a model that are whole numbers, by their names in a manifest."""
+    fields = model.model_fields.items()
+    return {field.alias or name: name for name, field in fields if _is_number(field.annotation)}
+
+
+def _is_number(hint: object) -> bool:
+    """Whether a field of this type may be a whole number, also if it is optional or has bounds."""
+    return hint is int or (get_origin(hint) in _WRAPPERS and any(map(_is_number, get_args(hint))))
+
+
+def _noted(obj: Obj, workload: Obj | None) -> Obj | None:
+    """Return the spec that a workload notes for exactly this resource; None if there is none."""
+    try:
+        found = orjson.loads(annotation(workload, APPLIED_SPEC) or "{}")
+        spec: Obj = {field: value for field, value in found["spec"].items() if field not in NOT_APPLIED}
+        return spec if found["uid"] == obj["metadata"]["uid"] else None
+    except (ValueError, LookupError, TypeError, AttributeError):  # none, or edited by hand
+        return None
+
+
+def _parses(parse: Callable[[Obj], CustomResource[Any]], obj: Obj, spec: Obj) -> bool:
+    try:
+        parse({**obj, "spec": spec})
+    except InvalidSpec:
+        return False
+    return True
