@@ -17,12 +17,12 @@ from operators.etcd import empty_directory, observe
 from operators.etcd.api.resource import API, EtcdCluster
 from operators.etcd.backup import view
 from operators.etcd.client.errors import Denied, EtcdError
-from operators.etcd.client.server import Connect, EndpointStatus, HashKV, Member, Members, Server
+from operators.etcd.client.server import Access, Connect, EndpointStatus, HashKV, Member, Members, Server
 from operators.etcd.empty_directory import EmptyStarts
 from operators.etcd.membership.corruption import suspected
 from operators.etcd.membership.layout import begun
 from operators.etcd.membership.volume_record import own_records
-from operators.etcd.objects import names
+from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import SEED, founded, successor
 from operators.etcd.objects.names import COMPONENT, DATA
 from operators.etcd.observe import Instance, Observed
@@ -169,11 +169,19 @@ def _empty_starts(resource: EtcdCluster, name: str, pod: Obj | None) -> EmptySta
     return empty_directory.observed(pod, before)
 
 
+def _access(resource: EtcdCluster, seen: Observed, instance: Instance) -> Access:
+    """Return the credentials for a member: none for one of a former resource of this name, which may still run."""
+    own = {"", resource.uid, resource.adopts_from, resource.adopted_from}
+    if bootstrap.uid_of(instance.pod_obj) in own:
+        return seen.secrets.access
+    return dataclasses.replace(seen.secrets.access, user="", password="")
+
+
 @asynccontextmanager
 async def _connected(connect: Connect, resource: EtcdCluster, seen: Observed) -> AsyncIterator[Servers]:
     """Connect to every pod that has an address; nothing is sent yet."""
     servers = {
-        instance.number: connect(observe.endpoint(resource, instance), seen.secrets.access)
+        instance.number: connect(observe.endpoint(resource, instance), _access(resource, seen, instance))
         for instance in seen.instances
         if instance.pod and instance.pod.address
     }

@@ -69,6 +69,9 @@ Start = New | Joining | Closed
 INITIAL_CLUSTER, INITIAL_STATE = "etcd.ydzs.io/initial-cluster", "etcd.ydzs.io/initial-cluster-state"
 """Annotations of pods: the values of --initial-cluster and --initial-cluster-state."""
 
+_FOUNDER = "--initial-cluster-token="
+"""Flag with the UID of the resource, from which etcd derives the ids of a new cluster."""
+
 _VARIABLES = {"INITIAL_CLUSTER": INITIAL_CLUSTER, "INITIAL_CLUSTER_STATE": INITIAL_STATE}
 
 
@@ -77,8 +80,15 @@ def flags(resource: EtcdCluster) -> list[str]:
     return [
         "--initial-cluster-state=$(INITIAL_CLUSTER_STATE)",
         "--initial-cluster=$(INITIAL_CLUSTER)",
-        f"--initial-cluster-token={resource.uid}",
+        f"{_FOUNDER}{resource.uid}",
     ]
+
+
+def uid_of(pod: Obj | None) -> str:
+    """Return the UID of the resource as whose member a pod was created; empty if it is not known."""
+    containers = ((pod or {}).get("spec") or {}).get("containers") or ()
+    found = (argument for container in containers for argument in container.get("args") or ())
+    return next((argument.removeprefix(_FOUNDER) for argument in found if argument.startswith(_FOUNDER)), "")
 
 
 def environment() -> list[Obj]:

@@ -38,7 +38,8 @@ _SECOND = timedelta(seconds=1)
 def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     """Create the EtcdBackup that is due, unless another is in progress; delete those beyond the retention.
 
-    One that waits for the destination of an earlier spec is deleted. As long as it is due, another one is created.
+    One that waits for the destination of an earlier spec is deleted; one that is being stored there ends by itself, and
+    delays no other one. As long as it is due, another one is created.
     """
     desired = resource.spec.backup
     if desired is None or not resource.recorded_cluster_id:
@@ -49,7 +50,7 @@ def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, 
     actions += [Delete(API.kind, obj, unchanged=True) for obj in outdated]
     due, following = _timetable(resource, desired.schedule, now)
     if due is not None and not _is_made(resource, seen, due):
-        if any(not _is_over(obj) for obj in seen.backup.scheduled):
+        if any(not _is_over(obj) and _stores_in(obj, desired.destination) for obj in scheduled):
             return Step(tuple(actions))  # its end is an event; then the latest due time is handled
         own = names.owner(resource, settings.operator)
         made: Obj = own.object(

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from operators.etcd import recovery_marks
-from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.resource import UNKNOWN_LOSS, EtcdCluster
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.backup.pods import TOKEN, recovery_pod_name
 from operators.etcd.empty_directory import AWAITING_PROOF
@@ -99,7 +99,7 @@ def _unknown(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: date
     lost = [voter for voter in found.voters if f"{voter.id:016x}" in (record.get("lost") or ())]
     if not lost or any(has_returned(resource, seen, voter) for voter in lost):
         return None
-    return record | {"message": "At present it is unknown which members have lost their data."}
+    return record | {"message": UNKNOWN_LOSS}
 
 
 def executing(resource: EtcdCluster, seen: Observed, now: datetime) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,9 +29,9 @@ from operators.etcd.observer import observer
 from operators.etcd.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Kind, Obj
 from shared.testing.api_server.server import ApiServer
-from tests.unit.etcd.world import CLUSTER_ID, SETTINGS, cluster, member_id
+from tests.unit.etcd.world import CLUSTER_ID, SETTINGS, UID, cluster, member_id
 
 OPTIONS = parse_options("etcd-operator", "etcd", [], {})
 
@@ -339,6 +340,25 @@ async def test_rejected_password_is_noticed_although_the_list_of_members_needs_n
 async def test_rejected_password_is_noticed_by_the_list_of_members() -> None:
     servers = [FakeMember(status(n), Denied("no permission")) for n in range(3)]
     assert (await three_pods(cluster()).observe(*servers)).denied == "no permission"
+
+
+async def test_pod_of_a_former_resource_of_this_name_gets_no_password() -> None:
+    """The pod may have another owner by now, and its ids are not accepted either."""
+    kubernetes = three_pods(cluster())
+    for number, uid in ((1, UID), (2, "u-0")):
+        pod = kubernetes.cache.get(POD, "default", f"demo-{number}")
+        assert pod is not None
+        made = {"containers": [{"name": "etcd", "args": [f"--initial-cluster-token={uid}"]}]}
+        version = {"metadata": pod["metadata"] | {"resourceVersion": "2"}}
+        kubernetes.cache.put(POD, pod | version | {"spec": made})
+    data = {"password": base64.b64encode(b"secret").decode()}
+    kubernetes.resource = cluster(auth={"rootSecretName": "root"})
+    kubernetes.server.actor("kubectl").create(
+        SECRET, {"metadata": {"name": "root", "namespace": "default"}, "data": data}
+    )
+    servers = [FakeMember(status(n), listed(0, 1, 2)) for n in range(3)]
+    await kubernetes.observe(*servers)
+    assert [server.given for server in servers] == ["secret", "secret", ""]
 
 
 def adopting(former: str) -> Kubernetes:

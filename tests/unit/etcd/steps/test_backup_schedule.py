@@ -133,6 +133,12 @@ def test_only_the_last_of_several_missed_backups_is_created() -> None:
     assert next_time(resource(), scheduled_backup(15, "Complete"), now=late) == "2026-01-01T16:00:00Z"
 
 
+def test_backup_that_is_being_stored_in_a_former_destination_delays_no_other_one() -> None:
+    running = scheduled_backup(11, "Running")
+    running["spec"]["destination"] = {"volume": {"claimName": "former"}}
+    assert changes(resource(), running) == ["create demo-2601011200"]
+
+
 def test_no_backup_is_created_while_another_is_in_progress() -> None:
     for phase in ("", "Pending", "Running"):
         assert changes(resource(), scheduled_backup(11, phase)) == []
