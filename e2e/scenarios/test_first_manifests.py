@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from e2e.scenarios.support.commands import RELEASE, ROOT, Helm, Kubectl, run
+from e2e.scenarios.support.commands import RELEASE, ROOT, Helm, Kubectl
 from operators import installed
 from shared.kubernetes.kinds import Obj
 
@@ -48,8 +48,7 @@ def test_commands_of_the_notes_create_ready_resources(kubectl: Kubectl, helm: He
     commands = commands_in(helm("get", "notes", RELEASE))
     assert commands.keys() == KINDS.keys()
     for command in commands.values():
-        program = f'kubectl() {{ {ROOT}/.venv/bin/kubectl --namespace {kubectl.namespace} "$@"; }}'
-        run(["sh", "-c", f"{program}\n{command}"], kubectl.environment)
+        kubectl.shell(command)
     names = {kind: re.findall(r"name: ([\w-]+)", command)[0] for kind, command in commands.items()}
     await_ready(kubectl, *(f"{kind.plural}.{kind.group}/{names[kind.name]}" for kind in KINDS.values()))
 

@@ -153,11 +153,11 @@ def _location(address: str) -> str:
 
 
 def _role(seen: Assessment, before: Obj, node_id: str | None) -> Obj:
-    """Return the role of a node; the recorded one of the same node, if no other node knows better."""
+    """Return the role of a node; of a node that no node knows the recorded role, if it is the same node."""
     node = seen.view.nodes.get(node_id or "")
     if node_id and before.get("nodeId") != node_id:
         before = {}
-    if node is None or seen.missed_takeover(node.id):
+    if node is None:
         recorded = {name: before.get(name) for name in ("primaryId", "slots", *_COPY)}
         return recorded | {"role": before.get("role", PRIMARY_ROLE)}
     return {

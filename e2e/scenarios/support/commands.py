@@ -126,6 +126,16 @@ class Kubectl:
         provide_images("\n".join([*arguments, *_files(arguments), text or ""]))
         return run(command, self.environment, given=text)
 
+    def shell(self, command: str) -> str:
+        """Run a command as a user types it, in which kubectl is this one; return its output.
+
+        Raises:
+            Refused: the command failed.
+        """
+        provide_images(command)
+        program = f'kubectl() {{ {ROOT}/.venv/bin/kubectl --namespace {self.namespace} "$@"; }}'
+        return run(["sh", "-c", f"{program}\n{command}"], self.environment)
+
     def apply(self, manifest: object) -> str:
         return self("apply", "--server-side", "--force-conflicts", "-f", "-", given=manifest)
 

@@ -1,0 +1,128 @@
+"""Losses of authority, identity and destination, healed with the runbook's remedies as they are written."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.scenarios.etcd.clients import Access
+from e2e.scenarios.etcd.cluster import EtcdCluster
+from e2e.scenarios.etcd.test_backup import CLAIM, EtcdBackup, with_volume
+from e2e.scenarios.etcd.test_etcd import client_tls
+from e2e.scenarios.support.commands import Kubectl, until
+from e2e.scenarios.support.operator import Operator
+from e2e.scenarios.support.resource import condition, uids
+from e2e.scenarios.support.runbook import follow
+
+pytestmark = pytest.mark.nightly
+
+SECRETS = ("demo-ca", "demo-peer-tls", "demo-server-tls", "demo-client-tls")
+
+
+def secured(kubectl: Kubectl, directory: Path, **spec: Any) -> EtcdCluster:
+    cluster = EtcdCluster.create(kubectl, tls={"mode": "self"}, **spec)
+    cluster.await_ready(spec["size"])
+    cluster.access = Access(client_tls(kubectl, "demo-client-tls", directory))
+    return cluster
+
+
+def backup_of(kubectl: Kubectl) -> dict[str, Any]:
+    """Return the Secrets as a tool for backups writes them, without what the API server assigns."""
+    found = [kubectl.get("secret", name) for name in SECRETS]
+    kept = [{**each, "metadata": {key: each["metadata"][key] for key in ("name", "labels")}} for each in found]
+    return {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [{**each, "kind": "Secret", "apiVersion": "v1"} for each in kept],
+    }
+
+
+@pytest.mark.parametrize("lost", [SECRETS, ("demo-ca", "demo-client-tls")], ids=["all", "CA and client"])
+def test_members_follow_new_secrets_after_the_former_ones_were_deleted(
+    kubectl: Kubectl, tmp_path: Path, lost: tuple[str, ...]
+) -> None:
+    cluster = secured(kubectl, tmp_path, size=3)
+    with cluster.load() as load:
+        time.sleep(2)
+    former = cluster.cluster_id
+    kubectl("delete", "secret", *lost)
+    assert "demo-ca" in cluster.await_reason("AuthorityUntrusted", seconds=120)
+    cluster.await_ready(3, seconds=300)
+    assert cluster.cluster_id == former
+    load.access = cluster.access = Access(client_tls(kubectl, "demo-client-tls", tmp_path))  # as the runbook says
+    assert load.check() > 10
+    with cluster.load(prefix="later-") as later:
+        time.sleep(2)
+    assert later.check() > 10
+
+
+def test_members_in_memory_are_not_restarted_until_the_secrets_are_restored(kubectl: Kubectl, tmp_path: Path) -> None:
+    cluster = secured(kubectl, tmp_path, size=3, storage={"medium": "Memory", "size": "256Mi"})
+    former, before = cluster.cluster_id, uids(kubectl)
+    saved = tmp_path / "secrets.yaml"
+    saved.write_text(json.dumps(backup_of(kubectl)))
+    with cluster.load() as load:
+        kubectl("delete", "secret", *SECRETS)
+        cluster.await_reason("AuthorityUntrusted", seconds=120)
+        time.sleep(10)
+        assert (cluster.reason, uids(kubectl)) == ("AuthorityUntrusted", before)
+        follow(kubectl, "README", "AuthorityUntrusted", "apply", {"secrets.yaml": str(saved)})
+        until("the Secrets were read", lambda: cluster.reason != "AuthorityUntrusted", seconds=60)
+        if cluster.reason == "NotOurs":
+            kubectl.shell(cluster.message[cluster.message.index("kubectl annotate") :])
+        cluster.await_ready(3, seconds=300)
+        time.sleep(2)
+    assert cluster.cluster_id == former
+    assert load.check() > 50, "clients with the former certificate are served all the time"
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["adopted", "deleted"])
+def test_new_cluster_does_not_take_the_identity_of_members_of_its_former_namesake(
+    kubectl: Kubectl, etcd_operator: Operator, kept: bool
+) -> None:
+    cluster = EtcdCluster.create(kubectl, size=1)
+    cluster.await_ready(1)
+    with cluster.load(clients=1) as load:
+        time.sleep(1)
+    former, uid = cluster.cluster_id, cluster.now["metadata"]["uid"]
+    with etcd_operator.scaled_to_zero():
+        kubectl("delete", "statefulset", "demo", "--cascade=orphan")
+        kubectl("delete", "etcdcluster", "demo", "--wait=false")
+    until("the former resource is deleted", lambda: not kubectl.items("etcdclusters"))
+    assert kubectl.items("pods"), "the former member still answers"
+    again = EtcdCluster.create(kubectl, size=1)
+    assert uid in again.await_reason("VolumeInTheWay")
+    assert not again.status.get("clusterID")
+    if kept:
+        follow(kubectl, "etcd", "VolumeInTheWay", "patch", {"orders": "demo", "UID": uid})
+        assert "Pod demo-0 exists" in again.await_reason("AdoptionRefused")
+        kubectl("delete", "pod", "demo-0")  # as the message says
+        again.await_ready(1)
+        assert again.cluster_id == former
+        assert load.check() > 0
+    else:
+        kubectl("delete", "pod", "demo-0", "--wait=false")
+        follow(kubectl, "etcd", "VolumeInTheWay", "delete pvc", {"UID": uid})
+        again.await_ready(1)
+        assert again.cluster_id != former
+
+
+def test_schedule_without_a_destination_is_not_ready_until_there_is_one(kubectl: Kubectl) -> None:
+    backup: dict[str, Any] = {"schedule": "* * * * *", "destination": {"volume": {"claimName": CLAIM}}}
+    kubectl.apply(EtcdCluster.manifest("demo", size=1, backup=backup))
+    cluster = EtcdCluster(kubectl, "demo")
+    assert CLAIM in cluster.await_reason("VolumeMissing", seconds=180)
+    until("it serves its clients", lambda: condition(cluster.now, "Available")["status"] == "True")
+    with_volume(kubectl)  # "create it in the same namespace"
+    cluster.await_ready(1)
+    mistyped = {"s3": {"endpoint": "http://127.0.0.1:9000", "bucket": "snapshots", "credentialsSecret": "mistyped"}}
+    cluster.change(backup={"destination": {"volume": None, **mistyped}})
+    assert "mistyped" in cluster.await_reason("SecretMissing")
+    cluster.change(backup={"destination": {"s3": None, "volume": {"claimName": CLAIM}}})
+    cluster.await_ready(1)
+    name = until("there is a snapshot", lambda: cluster.status.get("backup", {}).get("lastName"), seconds=150)
+    assert EtcdBackup(kubectl, str(name)).await_complete()["revision"]
