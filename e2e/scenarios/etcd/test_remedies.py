@@ -53,7 +53,7 @@ def test_members_follow_new_secrets_after_the_former_ones_were_deleted(
     assert "demo-ca" in cluster.await_reason("AuthorityUntrusted", seconds=120)
     cluster.await_ready(3, seconds=300)
     assert cluster.cluster_id == former
-    load.access = cluster.access = Access(client_tls(kubectl, "demo-client-tls", tmp_path))  # as the runbook says
+    load.access = cluster.access = Access(client_tls(kubectl, "demo-client-tls", tmp_path))  # as in the runbook
     assert load.check() > 10
     with cluster.load(prefix="later-") as later:
         time.sleep(2)
@@ -100,7 +100,7 @@ def test_new_cluster_does_not_take_the_identity_of_members_of_its_former_namesak
     if kept:
         follow(kubectl, "etcd", "VolumeInTheWay", "patch", {"orders": "demo", "UID": uid})
         assert "Pod demo-0 exists" in again.await_reason("AdoptionRefused")
-        kubectl("delete", "pod", "demo-0")  # as the message says
+        kubectl("delete", "pod", "demo-0")  # as in the message
         again.await_ready(1)
         assert again.cluster_id == former
         assert load.check() > 0

@@ -27,7 +27,7 @@ def follow(kubectl: Kubectl, page: str, heading: str, verb: str, names: Mapping[
 
     Args:
         verb: first arguments of kubectl, such as `delete pvc`.
-        names: what the user puts in place of each name of the runbook.
+        names: the names of the user by those of the runbook.
     """
     [command] = [each for each in commands_of(page, heading) if each.startswith(f"kubectl {verb}")]
     for written, meant in names.items():
