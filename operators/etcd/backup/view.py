@@ -10,13 +10,11 @@ from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import locations
 from operators.etcd.reasons import BACKUP_FAILED, BACKUP_INVALID, BACKUP_MISSING, BACKUP_UNFINISHED
 from shared.api.spec import InvalidSpec
-from shared.kubernetes import accessors
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import Key, Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
-from shared.status import conditions
 from shared.status.reasons import INVALID_SPEC
 
 
@@ -71,13 +69,10 @@ async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView
 async def _destination_problem(resource: EtcdCluster, kube: Kube) -> SecretProblem | None:
     """Return the missing Secret or claim of the schedule, long before the first snapshot is due.
 
-    A change of the Secret is reported by a watch. A claim is read only while the cluster is not ready with this spec:
-    one that is deleted later is reported by the next snapshot.
+    A claim is read with each observation: it belongs to the user, so that no watch of the operator has it.
     """
     schedule = resource.spec.backup
     store = locations.store_of(schedule.destination) if schedule else None
-    if isinstance(store, VolumeStore) and accessors.is_true(resource.obj, conditions.READY) and not resource.changed:
-        return None
     return await locations.problem(kube, resource.namespace, "spec.backup.destination", store) if store else None
 
 

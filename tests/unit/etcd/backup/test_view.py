@@ -190,18 +190,6 @@ async def test_only_backups_of_the_clusters_own_schedule_count() -> None:
     assert [obj["metadata"]["name"] for obj in found.scheduled] == ["demo-2601010300"]
 
 
-@pytest.mark.parametrize(("status", "observed", "reads"), [("True", 1, False), ("False", 1, True), ("True", 0, True)])
-async def test_claim_of_the_schedule_is_read_only_until_the_cluster_is_ready(
-    status: str, observed: int, reads: bool
-) -> None:
-    """A healthy cluster costs no request."""
-    api = Cluster()
-    ready = {"type": "Ready", "status": status, "observedGeneration": observed}
-    scheduled = {"schedule": "0 * * * *", "destination": VOLUME}
-    found = await api.view(cluster(observed=observed, status={"conditions": [ready]}, backup=scheduled))
-    assert (found.destination_problem is not None) is reads
-
-
 # Observation of an EtcdBackup.
 
 
