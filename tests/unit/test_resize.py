@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +27,7 @@ def requested(cpu: str, *, limit: str = "") -> Obj:
 def world(subject: Subject, *, resizes: bool) -> World:
     """Return a world whose API server has the subresource resize of pods, or is older."""
     found = World(subject)
-    served = found.server._served
-    served[POD] = dataclasses.replace(served[POD], resizes=resizes)
+    found.server.set_resizes(POD, resizes)
     return found
 
 

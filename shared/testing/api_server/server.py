@@ -11,6 +11,7 @@ visible in a cluster.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -71,6 +72,11 @@ class ApiServer:
         self.log = RequestLog()
         self.seconds: Callable[[Request], float] = lambda _: 0.0
         self.check_write: Callable[[TargetedRequest, Obj | None], None] = lambda *_: None
+
+    def set_resizes(self, kind: Kind, value: bool) -> None:
+        """Determine whether a kind has the subresource resize, as it depends on the version of Kubernetes."""
+        served = dataclasses.replace(self._served[kind], resizes=value)
+        self._served[kind] = self._by_path[kind.group, kind.version, kind.plural] = served
 
     def fork(self, clock: Callable[[], datetime]) -> ApiServer:
         """Return an independent copy with the same objects and write log, without faults and without subscribers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import threading
 import time
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -22,7 +23,8 @@ MAX_IDLE_SECONDS = 30.0
 class LiveServer:
     """The server interface of `Actor`, `Workloads` and the garbage collector, over HTTP, in one namespace.
 
-    Never waits or retries: each response answers exactly one request.
+    Never waits or retries: each response answers exactly one request. Threads take turns: the simulated servers of an
+    operator that runs in a thread read objects while the test does.
 
     Args:
         kinds: kinds that the garbage collector handles.
@@ -34,6 +36,7 @@ class LiveServer:
         address = urlsplit(plane.url)
         self._connection = http.client.HTTPSConnection(address.hostname or "", address.port, context=context)
         self._used = time.monotonic()
+        self._turn = threading.Lock()
         self.namespace = namespace
         self.kinds = kinds
 
@@ -41,13 +44,14 @@ class LiveServer:
         text = None if request.body is None else json.dumps(request.body)
         url = request.path + ("?" + urlencode(request.query) if request.query else "")
         headers = {"Content-Type": request.content_type, "Accept": "application/json"}
-        if time.monotonic() - self._used > MAX_IDLE_SECONDS:
-            self._connection.close()  # opens again with the next request
-        self._used = time.monotonic()
-        self._connection.request(request.method, url, text, headers)
-        with self._connection.getresponse() as response:
-            content = response.read()
-            return Response(response.status, json.loads(content) if content.startswith(b"{") else content.decode())
+        with self._turn:
+            if time.monotonic() - self._used > MAX_IDLE_SECONDS:
+                self._connection.close()  # opens again with the next request
+            self._used = time.monotonic()
+            self._connection.request(request.method, url, text, headers)
+            with self._connection.getresponse() as response:
+                content, status = response.read(), response.status
+        return Response(status, json.loads(content) if content.startswith(b"{") else content.decode())
 
     def objects(self, kind: Kind | None = None) -> list[tuple[Kind, Obj]]:
         """Return the objects of the namespace, or those of a kind, without zero values so that they compare equal."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from operators.memcached.api.resource import API
@@ -20,8 +18,7 @@ AFTER: Obj = {"size": 2, "resources": {"limits": {"memory": "512Mi"}, "requests"
 def world(*, resizes: bool) -> World:
     """Return a world whose API server has the subresource resize of pods, or is older."""
     found = World(MEMCACHED)
-    served = found.server._served
-    served[POD] = dataclasses.replace(served[POD], resizes=resizes)
+    found.server.set_resizes(POD, resizes)
     return found
 
 
