@@ -69,7 +69,7 @@ async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView
 async def _destination_problem(resource: EtcdCluster, kube: Kube) -> SecretProblem | None:
     """Return the missing Secret or claim of the schedule, long before the first snapshot is due.
 
-    A claim is read with each observation: it belongs to the user, so that no watch of the operator has it.
+    A claim is read with each observation: a user owns it, so that no watch of the operator has it.
     """
     schedule = resource.spec.backup
     store = locations.store_of(schedule.destination) if schedule else None
