@@ -140,7 +140,7 @@ def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now
         "zone": instance.location.zone or None,
         "disk": disk,
         "version": f"{instance.report.engine} {instance.report.version}" if instance.report else before.get("version"),
-        **_role(seen, before, node_id),
+        **_role(resource, seen, before, node_id),
     }
     same = all(before.get(field) == entry[field] for field in ("role", "status"))
     entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or f"{now:%Y-%m-%dT%H:%M:%SZ}"
@@ -152,13 +152,17 @@ def _location(address: str) -> str:
     return f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"
 
 
-def _role(seen: Assessment, before: Obj, node_id: str | None) -> Obj:
-    """Return the role of a node; of a node that no node knows the recorded role, if it is the same node."""
+def _role(resource: RedisCluster, seen: Assessment, before: Obj, node_id: str | None) -> Obj:
+    """Return the role of a node; the recorded one, if it is the same node, of a node that no node knows.
+
+    And while no majority of the primaries answers: reachable ones may be outdated, and the present owners lost.
+    """
     node = seen.view.nodes.get(node_id or "")
     if node_id and before.get("nodeId") != node_id:
         before = {}
-    if node is None:
-        recorded = {name: before.get(name) for name in ("primaryId", "slots", *_COPY)}
+    if node is None or (before and resource.formed and not seen.view.can_elect):
+        kept = _COPY if node is None or not node.may_have_other_data else ()
+        recorded = {name: before.get(name) for name in ("primaryId", "slots", *kept)}
         return recorded | {"role": before.get("role", PRIMARY_ROLE)}
     return {
         "role": REPLICA_ROLE if node.is_replica else PRIMARY_ROLE,

@@ -61,6 +61,7 @@ class SlotLoss:
         doubtful: if all slots are lost, instances that may still have keys.
         older: instances whose node has older keys of a lost primary, by the id of that primary; they can replace it.
         outdated: slots of these primaries.
+        served: slots of `outdated` that such a node owns already, because all nodes that know its successor are lost.
     """
 
     slots: Slots
@@ -71,6 +72,7 @@ class SlotLoss:
     doubtful: tuple[Instance, ...] = ()
     older: Mapping[str, Instance] = field(default_factory=dict)
     outdated: Slots = field(default_factory=Slots)
+    served: Slots = field(default_factory=Slots)
 
     @property
     def is_total(self) -> bool:
@@ -97,9 +99,11 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
     if not resource.formed:
         return None
     view = seen.view
-    owners = _lost_owners(seen)
+    returned = _outdated_owners(seen)
+    owners = [*_lost_owners(seen), *returned]
     present = Slots.union(node.slots for node in seen.detached.values())  # a reachable node has their keys
-    slots = Slots.union([view.uncovered, *map(view.slots_of, owners)]) - present
+    served = Slots.union(slots for _, slots in returned.values())
+    slots = Slots.union([view.uncovered, served, *map(view.slots_of, owners)]) - present
     if not slots:
         return None
     # Any node that is away may own slots whose owner is unknown.
@@ -109,7 +113,8 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
     instances = tuple(instance for instance in seen.instances if instance.recorded)
     given_up = [instance for instance in instances if instance.recorded and instance.recorded.node_id in nodes]
     elsewhere = tuple(each for each in given_up if each.recorded and seen.is_elsewhere(each.recorded.node_id))
-    older = {owner: found for owner in owners if (found := _older(seen, owner))}
+    older = {owner: instance for owner, (instance, _) in returned.items()}
+    older |= {owner: found for owner in owners if owner not in returned and (found := _older(seen, owner))}
     return SlotLoss(
         slots,
         nodes,
@@ -121,8 +126,29 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
         ),
         _doubtful(resource, seen, nodes) if slots == Slots.all() and not older else (),
         older,
-        Slots.union(map(view.slots_of, older)),
+        Slots.union([served, *map(view.slots_of, older)]),
+        served,
     )
+
+
+def _outdated_owners(seen: Assessment) -> Mapping[str, tuple[Instance, Slots]]:
+    """Return recorded owners that are lost, whose slots the node that they took over from owns in the view.
+
+    That node does not know its successor, and no majority that does can come back to inform it.
+
+    Returns:
+        The instance of that node and these slots, by the id of the lost owner.
+    """
+    view, found = seen.view, dict[str, tuple[Instance, Slots]]()
+    if view.can_elect or sum(not seen.lost(primary.id) for primary in view.primaries) >= view.majority:
+        return found
+    for lost, instance in seen.recorded.items():
+        former = seen.copy_of(lost)
+        known = instance.recorded.slots if instance.recorded and seen.lost(lost) else Slots()
+        claimed = known & view.slots_of(former)
+        if claimed and former in seen.reachable and seen.has_older_data_of(former, lost):
+            found[lost] = seen.reachable[former], claimed
+    return found
 
 
 def _older(seen: Assessment, owner: str) -> Instance | None:
@@ -230,7 +256,8 @@ def _remaining(seen: Assessment, found: SlotLoss, record: Obj) -> Obj:
     """
     slots = Slots.parse(record.get("slots") or "") & found.slots
     nodes = [node_id for node_id in record.get("nodes") or () if node_id not in seen.reachable]
-    older = [node_id for node_id in record.get("older") or () if not seen.view.slots_of(node_id)]
+    recorded = record.get("older") or ()
+    older = [each for each in recorded if each in found.older_ids or not seen.view.slots_of(each)]
     left = {name: value for name, value in record.items() if name != "older"} | ({"older": older} if older else {})
     return left | {"slots": str(slots), "nodes": nodes}
 
@@ -274,9 +301,9 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
             f"{brief(found.slots)} will be served again, empty, once all nodes report the same cluster view. {unclear}"
         )
         return Step.wait(RECOVERING, message, requeue=GOSSIP_SECONDS)
-    if found.older:
-        owner, instance = next(iter(found.older.items()))
-        return _promote(seen, owner, instance, "with its older keys")
+    for owner, instance in found.older.items():
+        if seen.view.slots_of(owner):
+            return _promote(seen, owner, instance, "with its older keys")
     return _carry_out(resource, seen, found)
 
 
@@ -308,7 +335,7 @@ def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Ste
     if known:
         message = f"The loss of {found.names} is confirmed; removing them from all nodes (CLUSTER FORGET)."
         return Step.wait(RECOVERING, message, *(_forget(seen, node) for node in known), requeue=GOSSIP_SECONDS)
-    targets, left = _targets(resource, seen, found.slots), list(found.slots)
+    targets, left = _targets(resource, seen, found.slots), list(found.slots - found.served)
     calls: list[AddSlots | AssignSlots] = []
     if not targets:
         return _await_target(seen, found.slots)

@@ -205,7 +205,7 @@ def recovery_confirmed() -> ScenarioStep:
     def act(stage: Stage) -> None:
         [found] = stage.find()
         offered = found["status"]["recovery"]
-        stage.database.guard.agree(Slots.parse(offered["slots"]).mask, offered.get("older") or ())
+        stage.database.guard.agree(stage.database, Slots.parse(offered["slots"]).mask, offered.get("older") or ())
         patch = {"spec": {"recovery": {"confirm": offered["token"]}}}
         stage.user_client.merge(stage.kind, stage.namespace, NAME, patch)
 

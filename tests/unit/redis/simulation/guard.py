@@ -211,14 +211,17 @@ class Guard:
 
     # Consent of the user.
 
-    def agree(self, slots: int, older: Iterable[str] = ()) -> None:
+    def agree(self, redis: FakeRedis, slots: int, older: Iterable[str] = ()) -> None:
         """Record that the user allows a recovery without the keys of some slots, which nothing serves now.
 
         Args:
-            older: ids of the nodes whose older keys are served instead.
+            older: ids of the nodes whose older keys are served instead; some may own such slots already.
         """
         self.agreed |= slots
         self.older |= frozenset(older)
+        for node_id in self.older:
+            if (node := redis.node(node_id)) is not None and (owned := node.me.slots & slots):
+                self._serve_older(redis, node, owned)
 
     def withdraw(self) -> None:
         """Record that the user no longer allows a recovery."""

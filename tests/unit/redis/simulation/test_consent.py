@@ -120,6 +120,34 @@ async def test_former_primary_serves_its_older_keys_only_with_consent() -> None:
     redis.guard.require_resolved(redis)
 
 
+@pytest.mark.nightly
+async def test_former_primary_that_alone_is_left_serves_its_older_keys_only_with_consent() -> None:
+    """The nodes that know its successor are lost: it takes itself for the owner, and is the only node that answers.
+
+    A server that starts serves clients from two seconds on (`BOOT`), unless it misses the majority by then.
+    """
+    play = await begun(cluster(6, config={"cluster-node-timeout": "1500"}))
+    redis = redis_of(play.world)
+    primary, replica = shard_of(redis)
+    redis.failing[primary] = "NodeLost"
+    await run(play, (later(30), later(30)))
+    assert redis.named(replica).node.me.slots
+    others = [process.pod for process in redis.running if process.pod != primary]
+    redis.failing |= dict.fromkeys(others, "NodeLost")
+    del redis.failing[primary]
+    await run(play, (*destroyed(others), later(30)))
+    redis.failing.clear()
+    await run(play, (later(30), later(30)))
+    assert [process.pod for process in redis.running if process.node.me.slots] == [primary]
+    recovery = status(play)["recovery"]
+    assert (recovery["slots"], recovery["older"]) == ("0-16383", [redis.named(primary).node.id])
+    assert ready(play)["reason"] == "SlotsLost"
+    await run(play, (recovery_confirmed(), later(60), later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert redis.named(primary).node.me.slots
+    redis.guard.require_resolved(redis)
+
+
 async def test_consent_to_older_keys_is_none_to_an_empty_recovery() -> None:
     play = await begun(cluster(6))
     primary, _ = await succeeded(play)

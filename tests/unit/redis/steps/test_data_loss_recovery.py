@@ -494,3 +494,48 @@ def test_lost_slots_wait_while_every_primary_has_older_keys_of_them() -> None:
     assert of(made.actions, "AddSlots") == []
     assert made.verdict.reason == "SlotsUnserved"
     assert "demo-1, demo-2 would serve older keys of them. Delete these keys" in made.verdict.message
+
+
+OUTDATED = (P0, lost(P1, 1), lost(P2, 2), *(lost(each, 3 + at, member=False) for at, each in enumerate((R0, R1, R2))))
+"""The replica of demo-0 took over; all volumes but that of demo-0 are lost, whose nodes.conf is older than that."""
+
+
+def outdated(*at: At, **more: Any) -> tuple[RedisCluster, Observed]:
+    """Return a cluster in whose status demo-3 took over from demo-0, and its observed state."""
+    resource = cluster(*at, **more)
+    first, *_, successor = resource.obj["status"]["nodes"][:4]
+    del first["slots"]
+    del successor["primaryId"]
+    successor |= {"role": "primary", "slots": "0-5460", "copyOf": node_id(0)}
+    resource = RedisCluster(resource.obj, resource.spec)
+    return resource, seen(resource, *at)
+
+
+def owners(made: Plan) -> dict[str, str]:
+    return {entry["name"]: entry["slots"] for entry in made.status["nodes"] if entry.get("slots")}
+
+
+@pytest.mark.parametrize("at", [OUTDATED, (P0, *(replace(each, up=False) for each in formed()[1:]))])
+def test_outdated_primary_does_not_replace_recorded_owners_while_no_majority_answers(at: tuple[At, ...]) -> None:
+    resource, found = outdated(*at)
+    assert owners(plan(resource, found)) == {"demo-3": "0-5460", "demo-1": "5461-10922", "demo-2": "10923-16383"}
+
+
+def test_older_keys_of_an_outdated_primary_need_consent() -> None:
+    made = plan(*outdated(*OUTDATED))
+    loss = made.status["recovery"]
+    assert (loss["slots"], loss["older"]) == ("0-16383", [node_id(0)])
+    assert made.verdict.reason == "SlotsLost"
+    assert "demo-0 can serve slots 0-5460 with older keys" in made.verdict.message
+    again = plan(*outdated(*OUTDATED, status={"recovery": loss}))
+    assert again.status["recovery"] == loss
+    resource, found = outdated(*OUTDATED, status={"recovery": loss}, recovery={"confirm": loss["token"]})
+    made = PLANNER.plan(resource, found, NOW)
+    assert {call.id for call in of(made.actions, "Forget")} == {node_id(1), node_id(2)}
+    assert of(made.actions, "AddSlots") == of(made.actions, "FailOver") == []
+    assert made.verdict.reason == "Recovering"
+
+
+def test_outdated_primary_is_no_loss_while_a_majority_may_come_back() -> None:
+    away = (P0, replace(P1, up=False), replace(P2, up=False), lost(R0, 3), R1, R2)
+    assert "recovery" not in plan(*outdated(*away)).status
