@@ -6,26 +6,25 @@ these versions with the accepted arguments.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 _FILES = r"((peer-)?(client-)?(cert|key)-file|(peer-)?trusted-ca-file|(peer-)?client-cert-auth|(peer-)?auto-tls)"
-_SET = (
-    *(r"name", r"data-dir", r"wal-dir", r"listen-[a-z-]*", r"(initial-)?advertise-[a-z-]*", r"initial-cluster[a-z-]*"),
-    *(_FILES, r"quota-backend-bytes", r"auto-compaction-[a-z]*", r"snapshot-count", r"heartbeat-interval"),
-    *(r"election-timeout", r"strict-reconfig-check", r"force-new-cluster", r"unsafe-[a-z-]*", r"auth-token"),
-    *(r"pre-vote", r"(peer|client)-cert-allowed-[a-z]*", r"(peer|client)-crl-file", r"self-signed-cert-validity"),
+_REFUSED = (
+    *(r"wal-dir", r"listen-[a-z-]*", r"(initial-)?advertise-[a-z-]*", r"initial-cluster[a-z-]*", _FILES),
+    *(r"auto-compaction-[a-z]*", r"force-new-cluster", r"unsafe-[a-z-]*", r"auth-token", r"self-signed-cert-validity"),
+    *(r"(peer|client)-cert-allowed-[a-z]*", r"(peer|client)-crl-file"),
     *(r"(experimental-)?peer-skip-client-san-verification", r"(experimental-)?initial-corrupt-check"),
     *(r"(experimental-)?compact-hash-check-enabled", r"v2-deprecation", r"enable-grpc-gateway", r"enable-v2"),
-    *(r"experimental-enable-v2v3", r"discovery[a-z-]*", r"proxy[a-z-]*", r"config-file", r"logger", r"log-outputs?"),
+    *(r"experimental-enable-v2v3", r"discovery[a-z-]*", r"proxy[a-z-]*", r"config-file", r"log-outputs?"),
     *(r"enable-log-rotation", r"log-rotation-config-json", r"host-whitelist", r"version", r"help", r"h"),
 )
-RESERVED_FLAGS = rf"^--?(({'|'.join(_SET)})(=.*)?|feature-gates=.*(InitialCorruptCheck|CompactHashCheck).*)$"
-"""Flags that users must not set.
+"""Families of flags that users must not set, whether the operator sets one or not.
 
-Other fields and the operator set names, addresses, files and the initial state of a member. Some flags remove
-guarantees of etcd (unsafe-no-fsync, strict-reconfig-check=false), delete data (v2-deprecation), block the operator
-(enable-grpc-gateway, host-whitelist, client-cert-allowed-hostname), need a file that no pod has (client-crl-file), hide
-why a member exited (log-outputs), or only print.
+They set names, addresses, files or the initial state of a member, remove guarantees of etcd (unsafe-no-fsync), or
+delete data (v2-deprecation). Others block the operator (enable-grpc-gateway, host-whitelist,
+client-cert-allowed-hostname), need a file that no pod has (client-crl-file), hide why a member exited (log-outputs), or
+only print.
 """
 
 REWRITTEN = r"^.*[$][(].*$"
@@ -35,16 +34,19 @@ Series = tuple[int, int]
 
 
 class Flag(NamedTuple):
-    """A flag that extraArgs may set.
+    """A flag of etcd.
 
     Attributes:
-        value: pattern of what follows its name.
+        value: pattern of the text after the name in extraArgs; empty for a flag that the operator sets, so that
+            extraArgs must not.
         first, last: first and last series with this flag.
+        is_shared: whether the operator sets it too, to values that `RESERVED_FLAGS` keeps from extraArgs.
     """
 
     value: str
     first: Series = (3, 4)
     last: Series = (3, 7)
+    is_shared: bool = False
 
 
 _SWITCH = "(=(true|false))?"
@@ -85,7 +87,42 @@ _FORMERLY_EXPERIMENTAL = {
 }
 """Flags that have the prefix `experimental-` up to 3.6, and none since 3.6; `first` is that of the prefixed form."""
 
+_OPERATORS = Flag("")
+
 FLAGS = {
+    "name": _OPERATORS,
+    "data-dir": _OPERATORS,
+    "listen-peer-urls": _OPERATORS,
+    "listen-client-urls": _OPERATORS,
+    "listen-metrics-urls": _OPERATORS,
+    "initial-advertise-peer-urls": _OPERATORS,
+    "advertise-client-urls": _OPERATORS,
+    "initial-cluster-state": _OPERATORS,
+    "initial-cluster": _OPERATORS,
+    "initial-cluster-token": _OPERATORS,
+    "strict-reconfig-check": _OPERATORS,
+    "pre-vote": _OPERATORS,
+    "heartbeat-interval": _OPERATORS,
+    "election-timeout": _OPERATORS,
+    "quota-backend-bytes": _OPERATORS,
+    "snapshot-count": _OPERATORS,
+    "auto-compaction-mode": _OPERATORS,
+    "auto-compaction-retention": _OPERATORS,
+    "experimental-initial-corrupt-check": _OPERATORS,
+    "experimental-compact-hash-check-enabled": _OPERATORS,
+    "cert-file": _OPERATORS,
+    "key-file": _OPERATORS,
+    "trusted-ca-file": _OPERATORS,
+    "client-cert-auth": _OPERATORS,
+    "peer-cert-file": _OPERATORS,
+    "peer-key-file": _OPERATORS,
+    "peer-trusted-ca-file": _OPERATORS,
+    "peer-client-cert-auth": _OPERATORS,
+    "peer-cert-allowed-hostname": _OPERATORS,
+    "peer-skip-client-san-verification": _OPERATORS,
+    "experimental-peer-skip-client-san-verification": _OPERATORS,
+    "logger": _OPERATORS,
+    "log-outputs": _OPERATORS,
     "auth-token-ttl": Flag(_POSITIVE),
     "backend-batch-interval": Flag(_DURATION),
     "backend-batch-limit": Flag(_NUMBER),
@@ -94,7 +131,7 @@ FLAGS = {
     "cipher-suites": Flag(_SUITES),
     "cors": Flag(f"=([*]|{_ORIGIN}(,{_ORIGIN})*)"),
     "enable-pprof": Flag(_SWITCH),
-    "feature-gates": Flag(_GATES, (3, 6)),
+    "feature-gates": Flag(_GATES, (3, 6), is_shared=True),
     "grpc-keepalive-interval": Flag(_DURATION),
     "grpc-keepalive-min-time": Flag(_DURATION),
     "grpc-keepalive-timeout": Flag(_DURATION),
@@ -121,13 +158,38 @@ FLAGS = {
     **{name: flag._replace(first=(3, 6)) for name, flag in _FORMERLY_EXPERIMENTAL.items()},
     **{f"experimental-{name}": flag._replace(last=(3, 6)) for name, flag in _FORMERLY_EXPERIMENTAL.items()},
 }
+"""The flags of etcd, by name: the builder, the reserved and the accepted ones derive from it.
+
+A flag that is not here is neither set by the operator (`argument`) nor accepted in extraArgs.
+"""
+
+USER_FLAGS = {name: flag for name, flag in FLAGS.items() if flag.value}
 """Flags that extraArgs may set, by name."""
 
-ACCEPTED = rf"^--({'|'.join(f'{name}{flag.value}' for name, flag in FLAGS.items())})$"
+_SET = [name for name, flag in FLAGS.items() if not flag.value and not re.fullmatch("|".join(_REFUSED), name)]
+
+RESERVED_FLAGS = (
+    rf"^--?(({'|'.join((*_SET, *_REFUSED))})(=.*)?|feature-gates=.*(InitialCorruptCheck|CompactHashCheck).*)$"
+)
+"""Flags that users must not set: those of the operator, of other fields, and of `_REFUSED`."""
+
+ACCEPTED = rf"^--({'|'.join(f'{name}{flag.value}' for name, flag in USER_FLAGS.items())})$"
 """One argument including its value that etcd accepts: it exits on others, or stops parsing flags there."""
+
+
+def argument(name: str, value: object) -> str:
+    """Return an argument of the operator. etcd takes the last one of a name, and extraArgs follow.
+
+    Raises:
+        ValueError: extraArgs may set the flag, or it is not in the table, so that extraArgs could override the value.
+    """
+    flag = FLAGS.get(name)
+    if flag is None or (flag.value and not flag.is_shared):
+        raise ValueError(f"--{name} is no flag of the operator in FLAGS, so that extraArgs could override it")
+    return f"--{name}={value}"
 
 
 def absent(series: Series) -> str:
     """Return a pattern of the flags that a series does not have: etcd would not start."""
-    names = [name for name, flag in FLAGS.items() if not flag.first <= series <= flag.last]
+    names = [name for name, flag in USER_FLAGS.items() if not flag.first <= series <= flag.last]
     return rf"^--({'|'.join(names)})(=.*)?$"

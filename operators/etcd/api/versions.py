@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from operators.etcd.api.arguments import argument
+
 FORM = r"^v?(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})([-+][0-9A-Za-z_.+-]*)?$"
 """Pattern of a version, for Python and CEL: 3.6.16, v3.6.16, or 3.6.16-0 as some registries tag it."""
 
@@ -113,10 +115,10 @@ def _corruption_checks(version: Version) -> tuple[str, ...]:
     Source: etcdmain/config.go of 3.5, server/features/etcd_features.go of 3.6 and 3.7, which has no --experimental-*.
     """
     if version >= Version(3, 6, 0):
-        return ("--feature-gates=InitialCorruptCheck=true,CompactHashCheck=true",)
-    initial = "--experimental-initial-corrupt-check=true"
+        return (argument("feature-gates", "InitialCorruptCheck=true,CompactHashCheck=true"),)
+    initial = argument("experimental-initial-corrupt-check", "true")
     if version >= Version(3, 5, 5):
-        return (initial, "--experimental-compact-hash-check-enabled=true")
+        return (initial, argument("experimental-compact-hash-check-enabled", "true"))
     return (initial,) if version >= Version(3, 5, 0) else ()
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from operators.etcd.api.arguments import argument
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
 from operators.etcd.objects import names
@@ -69,7 +70,7 @@ Start = New | Joining | Closed
 INITIAL_CLUSTER, INITIAL_STATE = "etcd.ydzs.io/initial-cluster", "etcd.ydzs.io/initial-cluster-state"
 """Annotations of pods: the values of --initial-cluster and --initial-cluster-state."""
 
-_FOUNDER = "--initial-cluster-token="
+_FOUNDER = argument("initial-cluster-token", "")
 """Flag with the UID of the resource, from which etcd derives the ids of a new cluster."""
 
 _VARIABLES = {"INITIAL_CLUSTER": INITIAL_CLUSTER, "INITIAL_CLUSTER_STATE": INITIAL_STATE}
@@ -78,8 +79,8 @@ _VARIABLES = {"INITIAL_CLUSTER": INITIAL_CLUSTER, "INITIAL_CLUSTER_STATE": INITI
 def flags(resource: EtcdCluster) -> list[str]:
     """Return the arguments, which are the same for every permission; the token has the resource's UID and is unique."""
     return [
-        "--initial-cluster-state=$(INITIAL_CLUSTER_STATE)",
-        "--initial-cluster=$(INITIAL_CLUSTER)",
+        argument("initial-cluster-state", "$(INITIAL_CLUSTER_STATE)"),
+        argument("initial-cluster", "$(INITIAL_CLUSTER)"),
         f"{_FOUNDER}{resource.uid}",
     ]
 

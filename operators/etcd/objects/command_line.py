@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from operators.etcd.api.arguments import argument
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version, features
 from operators.etcd.objects import bootstrap, names
@@ -35,8 +36,7 @@ GO_HEAP_SHARE = 0.9
 """Share of the memory limit for Go's heap, before it collects more often: the rest is for other memory."""
 
 
-QUOTA = "--quota-backend-bytes="
-SNAPSHOT_COUNT = "--snapshot-count="
+QUOTA, SNAPSHOT_COUNT = argument("quota-backend-bytes", ""), argument("snapshot-count", "")
 
 
 def arguments(resource: EtcdCluster, quota: int | None = None) -> list[str]:
@@ -48,32 +48,32 @@ def arguments(resource: EtcdCluster, quota: int | None = None) -> list[str]:
     member = f"$({POD_NAME})"
     scheme, spec = names.scheme(resource), resource.spec
     found = [
-        f"--name={member}",
-        f"--data-dir={DATA_DIRECTORY}",
-        f"--listen-peer-urls={scheme}://{EVERYWHERE}:{PEER_PORT}",
-        f"--listen-client-urls={scheme}://{EVERYWHERE}:{CLIENT_PORT}",
+        argument("name", member),
+        argument("data-dir", DATA_DIRECTORY),
+        argument("listen-peer-urls", f"{scheme}://{EVERYWHERE}:{PEER_PORT}"),
+        argument("listen-client-urls", f"{scheme}://{EVERYWHERE}:{CLIENT_PORT}"),
         # Plain HTTP on a separate port: probes and Prometheus have no certificate, and the port serves no keys.
-        f"--listen-metrics-urls=http://{EVERYWHERE}:{METRICS_PORT}",
+        argument("listen-metrics-urls", f"http://{EVERYWHERE}:{METRICS_PORT}"),
         # Names, because addresses change with each pod.
-        f"--initial-advertise-peer-urls={names.peer_url_of(resource, member)}",
-        f"--advertise-client-urls={names.client_url_of(resource, member)}",
+        argument("initial-advertise-peer-urls", names.peer_url_of(resource, member)),
+        argument("advertise-client-urls", names.client_url_of(resource, member)),
         *bootstrap.flags(resource),
-        "--strict-reconfig-check=true",  # etcd rejects a change of members that would lose the quorum
-        "--pre-vote=true",  # a returning member does not trigger an election; the default since 3.5 only
-        f"--heartbeat-interval={spec.heartbeat_interval}",
-        f"--election-timeout={spec.election_timeout}",
+        argument("strict-reconfig-check", "true"),  # etcd rejects a change of members that would lose the quorum
+        argument("pre-vote", "true"),  # a returning member does not trigger an election; the default since 3.5 only
+        argument("heartbeat-interval", spec.heartbeat_interval),
+        argument("election-timeout", spec.election_timeout),
         f"{QUOTA}{spec.quota if quota is None else quota}",
     ]
     if spec.snapshot_count is not None:
         found.append(f"{SNAPSHOT_COUNT}{spec.snapshot_count}")
     if spec.auto_compaction is not None:
         found += [
-            f"--auto-compaction-mode={spec.auto_compaction.mode}",
-            f"--auto-compaction-retention={spec.auto_compaction.retention}",
+            argument("auto-compaction-mode", spec.auto_compaction.mode),
+            argument("auto-compaction-retention", spec.auto_compaction.retention),
         ]
     found += features(resource.version).corruption_checks
     found += _encryption(resource)
-    found += ["--logger=zap", "--log-outputs=stderr"]  # JSON; the default since 3.5 only
+    found += [argument("logger", "zap"), argument("log-outputs", "stderr")]  # JSON; the default since 3.5 only
     return found + spec.extra_args
 
 
@@ -81,20 +81,23 @@ def _encryption(resource: EtcdCluster) -> list[str]:
     tls = resource.spec.tls
     if tls.mode == "none":
         return []
-    found = [f"--cert-file={CLIENT_TLS}/{CERTIFICATE_KEY}", f"--key-file={CLIENT_TLS}/{PRIVATE_KEY}"]
+    found = [
+        argument("cert-file", f"{CLIENT_TLS}/{CERTIFICATE_KEY}"),
+        argument("key-file", f"{CLIENT_TLS}/{PRIVATE_KEY}"),
+    ]
     if tls.client.auth == "required":
-        found += [f"--trusted-ca-file={CLIENT_TLS}/{AUTHORITY_KEY}", "--client-cert-auth=true"]
+        found += [argument("trusted-ca-file", f"{CLIENT_TLS}/{AUTHORITY_KEY}"), argument("client-cert-auth", "true")]
     skip = "peer" if resource.version >= Version(3, 6, 0) else "experimental-peer"
     return [
         *found,
-        f"--peer-cert-file={PEER_TLS}/{CERTIFICATE_KEY}",
-        f"--peer-key-file={PEER_TLS}/{PRIVATE_KEY}",
-        f"--peer-trusted-ca-file={PEER_TLS}/{AUTHORITY_KEY}",
-        "--peer-client-cert-auth=true",
+        argument("peer-cert-file", f"{PEER_TLS}/{CERTIFICATE_KEY}"),
+        argument("peer-key-file", f"{PEER_TLS}/{PRIVATE_KEY}"),
+        argument("peer-trusted-ca-file", f"{PEER_TLS}/{AUTHORITY_KEY}"),
+        argument("peer-client-cert-auth", "true"),
         # A member is identified by a certificate for this cluster's names, even if the authority signs others. Without
         # the flag below, etcd also resolves the name of the caller's address, which fails or is late when pods move.
-        f"--peer-cert-allowed-hostname={names.host(resource, names.member_name(resource, bootstrap.SEED))}",
-        f"--{skip}-skip-client-san-verification=true",
+        argument("peer-cert-allowed-hostname", names.host(resource, names.member_name(resource, bootstrap.SEED))),
+        argument(f"{skip}-skip-client-san-verification", "true"),
     ]
 
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from e2e.cluster.machine.network import free_ports
-from operators.etcd.api.arguments import ACCEPTED, FLAGS, absent
+from operators.etcd.api.arguments import ACCEPTED, USER_FLAGS, absent
 from operators.etcd.api.versions import Version, features
 from tests.containers.support.etcd_servers import program
 from tests.support.tls import Authority
@@ -93,7 +93,7 @@ def _depends_on_the_machine(name: str, version: Version) -> bool:
 
 
 def _flags(version: Version) -> list[str]:
-    return [name for name, flag in FLAGS.items() if flag.first <= version.series <= flag.last]
+    return [name for name, flag in USER_FLAGS.items() if flag.first <= version.series <= flag.last]
 
 
 def _texts(pattern: str, version: Version) -> st.SearchStrategy[str]:
@@ -106,7 +106,7 @@ def _command_lines(draw: st.DrawFn, version: Version) -> list[str]:
     """Return arguments that are accepted together: etcd also refuses some combinations, when it starts."""
     usable = [name for name in _flags(version) if not _depends_on_the_machine(name, version)]
     chosen = draw(st.lists(st.sampled_from(usable), min_size=1, max_size=10, unique_by=_group))
-    given = [f"--{name}{draw(_texts(FLAGS[name].value, version))}" for name in chosen]
+    given = [f"--{name}{draw(_texts(USER_FLAGS[name].value, version))}" for name in chosen]
     if "experimental-enable-lease-checkpoint-persist" in chosen:
         given.append("--experimental-enable-lease-checkpoint=true")
     return given
@@ -147,7 +147,7 @@ def test_etcd_serves_with_every_accepted_argument(process: Process, etcd_version
 
 
 def test_etcd_rejects_the_flags_that_its_series_lacks(process: Process, etcd_version: str) -> None:
-    lacking = FLAGS.keys() - _flags(Version.parse(etcd_version))
+    lacking = USER_FLAGS.keys() - _flags(Version.parse(etcd_version))
     defined = [name for name in lacking if "not defined" not in process.refusal([f"--{name}=1"])]
     assert defined == []
 
