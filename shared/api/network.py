@@ -133,13 +133,27 @@ class Network(SpecModel):
     metrics_from: Peers | None = Field(
         None,
         description="Clients that may read metrics, such as Prometheus. Default: all. An empty list admits none but "
-        "the pods of this resource and the operator. No restart.",
+        "the pods of this resource and the operator. No effect while no port serves metrics. No restart.",
     )
 
     @property
     def restricts_clients(self) -> bool:
         """Whether the NetworkPolicy restricts clients."""
         return self.enabled and self.allow_from is not None
+
+    def without_effect(self, *, has_metrics: bool) -> list[str]:
+        """Return a warning for each field that is accepted and changes nothing.
+
+        Args:
+            has_metrics: whether a port of the pods serves metrics.
+        """
+        given = {"allowFrom": self.allow_from, "metricsFrom": self.metrics_from}
+        set_fields = [f"spec.network.{name}" for name, peers in given.items() if peers is not None]
+        if not self.enabled:
+            return [f"{at}: has no effect with enabled: false. Set enabled: true, or remove it." for at in set_fields]
+        if self.metrics_from is not None and not has_metrics:
+            return ["spec.network.metricsFrom: has no effect, because no port serves metrics. Set spec.metrics."]
+        return []
 
 
 def as_peers(given: Sequence[Peer]) -> list[Obj]:

@@ -62,6 +62,36 @@ def test_warning_at_apply_names_everything_that_is_open(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "spec", "field"),
+    [
+        ("memcached", {"network": {"metricsFrom": []}, "metrics": {"enabled": False}}, "spec.network.metricsFrom"),
+        ("redis", {"network": {"metricsFrom": []}}, "spec.network.metricsFrom"),
+        ("memcached", {"network": {"enabled": False, "metricsFrom": []}, "metrics": {}}, "spec.network.metricsFrom"),
+        ("etcd", {"network": {"enabled": False, "allowFrom": []}}, "spec.network.allowFrom"),
+        ("redis", {"network": {"enabled": False, "allowFrom": []}}, "spec.network.allowFrom"),
+        ("memcached", {"tls": {"mode": "none", "clientAuth": "required"}}, "spec.tls.clientAuth"),
+        (
+            "redis",
+            {"updateStrategy": {"assignStrategies": [{"slots": 1, "fromReplicas": "0"}]}},
+            "spec.updateStrategy.assignStrategies",
+        ),
+    ],
+)
+def test_accepted_field_without_an_effect_is_named_at_apply(name: str, spec: Obj, field: str) -> None:
+    found = reviewed(name, PlatformPolicy(), **spec)
+    assert found.errors == ()
+    assert [text for text in found.warnings if text.startswith(f"{field}:")]
+
+
+@pytest.mark.parametrize("name", ["memcached", "etcd", "redis"])
+def test_fields_with_an_effect_are_not_named(name: str) -> None:
+    spec = {"network": {"metricsFrom": [], "allowFrom": []}, "metrics": {}, **PROTECTED[name]}
+    assert not [
+        text for text in reviewed(name, PlatformPolicy(), **spec).warnings if "effect" in text or "ignore" in text
+    ]
+
+
+@pytest.mark.parametrize(
     ("name", "field", "spec"),
     [
         ("memcached", "spec.image", {"image": "{}/memcached:1.6.45"}),

@@ -172,7 +172,8 @@ class ClientTls(SpecModel):
     auth: Literal["none", "required"] = Field(
         "required",
         description=(
-            "Whether clients must present a certificate signed by ca.crt. A change restarts the members one by one."
+            "Whether clients must present a certificate signed by ca.crt. No effect with mode none. A change restarts "
+            "the members one by one."
         ),
     )
 

@@ -142,7 +142,8 @@ def _of_version(spec: EtcdClusterSpec) -> list[str]:
 
 def _of_safety(spec: EtcdClusterSpec) -> list[str]:
     issuer = spec.tls.issuer
-    warnings = issuer.warnings("members accept each of them from peers") if issuer else []
+    warnings = spec.network.without_effect(has_metrics=True)
+    warnings += issuer.warnings("members accept each of them from peers") if issuer else []
     if spec.auth is not None and spec.auth.enabled and spec.tls.mode == "none":
         warnings.append("spec.auth: without TLS, passwords are sent over the network in plain text. Set tls.mode.")
     return warnings

@@ -237,6 +237,12 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
         )
     if spec.tls and spec.tls.issuer and spec.needs_client_certificate and spec.auth is None:
         warnings += spec.tls.issuer.warnings("servers accept each of them from clients")
+    if spec.tls is not None and not spec.encrypts and spec.tls.client_auth == "required":
+        warnings.append(
+            "spec.tls.clientAuth: has no effect with mode none: clients need neither TLS nor a certificate. Set "
+            "tls.mode, or set clientAuth to none."
+        )
+    warnings += spec.network.without_effect(has_metrics=spec.metrics_port is not None)
     if spec.warm_restart:
         warnings += spec.short_stop(STOP_SECONDS, "its items are lost")
     version = version_of(spec.image_reference("memcached"))

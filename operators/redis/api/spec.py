@@ -83,8 +83,8 @@ class Tls(SpecModel):
     )
     client_auth: Literal["none", "required"] = Field(
         "required",
-        description="required: clients must present a certificate signed by ca.crt. none: they need not. A change "
-        "restarts the pods one by one.",
+        description="required: clients must present a certificate signed by ca.crt. none: they need not. No effect "
+        "with mode none. A change restarts the pods one by one.",
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = TLS_RULES

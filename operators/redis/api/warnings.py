@@ -136,10 +136,13 @@ def _of_pods(resource: RedisCluster) -> list[str]:
 
 
 def _of_safety(resource: RedisCluster) -> list[str]:
-    tls = resource.spec.tls
-    if resource.spec.auth is not None and tls.mode == "none":
-        return ["spec.auth: without spec.tls, passwords are sent unencrypted. Set tls.mode."]
-    return tls.issuer.warnings("nodes accept each of them on the cluster bus") if tls.issuer else []
+    spec, tls = resource.spec, resource.spec.tls
+    warnings = spec.network.without_effect(has_metrics=bool(spec.exporter_image))
+    if spec.auth is not None and tls.mode == "none":
+        warnings.append("spec.auth: without spec.tls, passwords are sent unencrypted. Set tls.mode.")
+    if tls.issuer:
+        warnings += tls.issuer.warnings("nodes accept each of them on the cluster bus")
+    return warnings
 
 
 def _of_version(resource: RedisCluster) -> list[str]:
