@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 
 from operators.redis.api.directives import refusal
@@ -99,11 +99,6 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     def engine(self) -> Engine:
         """Return the engine to run."""
         return self.spec.target
-
-    @cached_property
-    def directives(self) -> dict[Hashable, dict[str, list[list[str]]]]:
-        """The directives of redis.conf that follow from the spec and from the key (`objects.redis_conf`)."""
-        return {}
 
     @property
     def primaries(self) -> int:

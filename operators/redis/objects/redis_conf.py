@@ -352,17 +352,7 @@ def _is_at_least(engine: Engine, least: Engine | None) -> bool:
 
 
 def _given(resource: RedisCluster, template: str, kept: Kept) -> Directives:
-    """Return the directives other than those that only the operator sets; callers must not change them.
-
-    They are computed once for a resource: a plan reads them two dozen times.
-    """
-    key = template, tuple((name, tuple(map(tuple, lines))) for name, lines in kept.items())
-    if key not in resource.directives:
-        resource.directives[key] = _combined(resource, template, kept)
-    return resource.directives[key]
-
-
-def _combined(resource: RedisCluster, template: str, kept: Kept) -> Directives:
+    """Return the directives other than those that only the operator sets."""
     found = _defaults(resource)
     bound = [] if resource.spec.max_memory is None else [[str(resource.spec.max_memory)]]
     if bound:
