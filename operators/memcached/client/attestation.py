@@ -7,6 +7,8 @@ of the users file for the nonce of the request, so that no other program at the 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import json
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -27,8 +29,7 @@ class Attestation:
         serves: whether the server has responded to its sidecar lately.
         version: version that the server reports; empty if it is unknown.
         certificate: SHA-256 of the certificate that the server serves; empty without TLS, or if it is unknown.
-        users: digest of the users file that the server has loaded (`exporter.watch.digest`); empty if that is not
-            proven.
+        users: `digest` of the users file that the server has loaded; empty if that is not proven.
         error: why the sidecar gets no response from the server; empty if it does.
     """
 
@@ -37,6 +38,15 @@ class Attestation:
     certificate: str = ""
     users: str = ""
     error: str = ""
+
+
+def digest(key: bytes, nonce: str, users: bytes) -> str:
+    """Return the digest of a users file that only the holders of the key can compute or guess passwords with.
+
+    Args:
+        nonce: text that makes the digest valid for one request.
+    """
+    return hmac.new(key, nonce.encode() + b"\0" + users, hashlib.sha256).hexdigest()
 
 
 async def fetch(host: str, port: int, nonce: str) -> Attestation:

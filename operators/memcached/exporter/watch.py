@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
 import logging
 import signal
 import time
@@ -28,6 +27,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from operators.memcached.client.attestation import digest
 from operators.memcached.client.errors import AuthenticationFailed, Busy, MemcachedError, TimedOut, Unreachable
 from operators.memcached.client.server import Server
 from operators.memcached.exporter.reload import POLL_SECONDS, Reloader, servers_with
@@ -242,15 +242,6 @@ class Watch:
     def distrust(self) -> None:
         """Forget that the server did not respond: the sidecar itself was too slow to know."""
         self._silent_since = None
-
-
-def digest(key: bytes, nonce: str, users: bytes) -> str:
-    """Return the digest of a users file that only the holders of the key can compute or guess passwords with.
-
-    Args:
-        nonce: text that makes the digest valid for one request.
-    """
-    return hmac.new(key, nonce.encode() + b"\0" + users, hashlib.sha256).hexdigest()
 
 
 async def keep_watching(watch: Watch, limit: float) -> None:

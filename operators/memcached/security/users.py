@@ -15,9 +15,8 @@ import secrets as randomness
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from operators.memcached.client.attestation import Attestation
+from operators.memcached.client.attestation import Attestation, digest
 from operators.memcached.client.errors import AuthenticationFailed, MemcachedError
-from operators.memcached.exporter.watch import digest
 from operators.memcached.security.connection import Access
 
 Attest = Callable[[str, int, str], Awaitable[Attestation]]

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from operators.memcached.client.attestation import Attestation
+from operators.memcached.client.attestation import Attestation, digest
 from operators.memcached.client.errors import AuthenticationFailed, NotTrusted, TimedOut, TLSFailed, Unreachable
 from operators.memcached.client.server import Section
-from operators.memcached.exporter.watch import digest
 from shared.kubernetes.kinds import POD, SECRET, Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.pki import ca, certs

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from operators.memcached.client.attestation import digest
 from operators.memcached.client.errors import AuthenticationFailed, Busy, MemcachedError, TimedOut, Unreachable
 from operators.memcached.client.server import Section
 from operators.memcached.exporter.reload import POLL_SECONDS, Reloader
@@ -17,7 +18,6 @@ from operators.memcached.exporter.watch import (
     RETRY_SECONDS,
     SERVING_SECONDS,
     Watch,
-    digest,
     end_servers,
 )
 
