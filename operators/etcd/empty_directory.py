@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from operators.etcd.objects.bootstrap import REFUSED
 from operators.etcd.objects.names import CONTAINER
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import container_status
 from shared.steps.confirmed_recovery import LONGEST_GAP
@@ -23,8 +24,6 @@ exits after 10 s, 20 s, 40 s and so on, up to 5 minutes."""
 
 AWAITING_PROOF = "Check that the disk is mounted: data counts as lost if it is empty at two starts, 2 minutes apart."
 """Advice while it is unknown whether an empty directory is a loss of data."""
-
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def observed(pod: Obj | None, before: Obj | None) -> EmptyStarts | None:
 def to_record(pod: Obj | None, found: EmptyStarts | None, before: Obj | None, *, answers: bool) -> Obj | None:
     """Return status.members[].foundEmpty: kept until the member answers, or its server ends for another reason."""
     if found is not None:
-        return {"first": found.first.strftime(_TIME), "last": found.last.strftime(_TIME)}
+        return {"first": rfc3339(found.first), "last": rfc3339(found.last)}
     return None if answers or _last_end(pod) else before
 
 

@@ -13,7 +13,7 @@ from operators.redis.reasons import FOREIGN_KEYS, FOREIGN_MIGRATION
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology.provenance import Ends
 from operators.redis.topology.view_conflicts import brief
-from shared.kubernetes.accessors import condition_in
+from shared.kubernetes.accessors import condition_in, rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.status.reasons import Reason
 
@@ -36,7 +36,7 @@ def _made(seen: Assessment, sentences: Mapping[Reason, Iterable[str]], now: date
     generation = resource.obj["metadata"].get("generation", 0)
     for reason, each in sentences.items():
         if message := " ".join(each):
-            since = condition_in(earlier, str(reason)).get("lastTransitionTime") or f"{now:%Y-%m-%dT%H:%M:%SZ}"
+            since = condition_in(earlier, str(reason)).get("lastTransitionTime") or rfc3339(now)
             about = {"type": str(reason), "status": "True", "reason": str(reason), "message": message}
             yield about | {"lastTransitionTime": since, "observedGeneration": generation}
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from operators.redis.api.status import job_entries, move_entries
 from operators.redis.assessment import Assessment
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 
 
@@ -44,7 +45,7 @@ def progress(seen: Assessment, now: datetime) -> Obj | None:
     targets = {seen.name_of(move.target) for move in planned} | _names(before, "to")
     keys = sum(instance.report.keys for instance in seen.instances if instance.report and instance.name in targets)
     status = {"from": ",".join(sorted(sources)), "to": ",".join(sorted(targets)), "slots": total, "moved": total - left}
-    begun = {"since": f"{now:%Y-%m-%dT%H:%M:%SZ}", "keys": keys, "primaries": len(seen.view.primaries)}
+    begun = {"since": rfc3339(now), "keys": keys, "primaries": len(seen.view.primaries)}
     status |= {key: before.get(key, value) for key, value in begun.items()}
     pace = before.get("keysPerSecond")
     if total - left != before.get("moved", 0):

@@ -25,6 +25,7 @@ from operators.redis.steps.availability import serves
 from operators.redis.steps.bootstrap_plan import planned
 from operators.redis.steps.rolling_update import outdated, running
 from operators.redis.topology.cluster_view import Seen
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.status.messages import settled
@@ -117,7 +118,7 @@ def _attempt(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | N
     found = placement.attempt(resource, seen, now)
     if found is None:
         return None
-    return {"from": found.source, "to": found.target, "since": f"{found.since:%Y-%m-%dT%H:%M:%SZ}"}
+    return {"from": found.source, "to": found.target, "since": rfc3339(found.since)}
 
 
 def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now: datetime) -> Obj:
@@ -143,7 +144,7 @@ def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now
         **_role(resource, seen, before, node_id),
     }
     same = all(before.get(field) == entry[field] for field in ("role", "status"))
-    entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or f"{now:%Y-%m-%dT%H:%M:%SZ}"
+    entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or rfc3339(now)
     return {name: value for name, value in entry.items() if value is not None}
 
 

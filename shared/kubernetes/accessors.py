@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from datetime import UTC, datetime
 
 from shared.kubernetes.kinds import Obj
 
@@ -25,9 +25,14 @@ def label(obj: Obj | None, name: str) -> str:
     return str((((obj or {}).get("metadata") or {}).get("labels") or {}).get(name, ""))
 
 
+def rfc3339(moment: datetime) -> str:
+    """Return a time in the format of Kubernetes, in UTC and whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def now_rfc3339() -> str:
     """Return the current time in the format of Kubernetes."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return rfc3339(datetime.now(UTC))
 
 
 def status_of(resource: Obj) -> Obj:

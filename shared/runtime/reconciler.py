@@ -16,6 +16,7 @@ from typing import Any
 
 from shared.api.spec import InvalidSpec
 from shared.kubernetes import accessors, errors, ownership, secret_provenance
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Key, Obj
 from shared.kubernetes.secret_provenance import RECORD
@@ -320,7 +321,7 @@ class Reconciler:
         if self._controller.makes_secrets:
             reported = secret_provenance.with_record(resource, reported)
         weaknesses = self._controller.weaknesses({**resource, "status": reported}).message
-        now = f"{self._now(resource):%Y-%m-%dT%H:%M:%SZ}"
+        now = rfc3339(self._now(resource))
         composed = conditions.compose(resource, reported, verdict, now, weaknesses, health)
         patch = conditions.change(resource, composed)
         if patch is None:

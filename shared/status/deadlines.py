@@ -9,6 +9,7 @@ import dataclasses
 from datetime import datetime, timedelta
 
 from shared.kubernetes import accessors
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.status import conditions
 from shared.status.reasons import Reason
@@ -36,7 +37,7 @@ class Deadline:
         condition = accessors.condition(resource, conditions.RECONCILING)
         if condition.get("status") != "True":
             return verdict, self.seconds
-        since = str(condition.get("lastTransitionTime") or f"{now:%Y-%m-%dT%H:%M:%SZ}")
+        since = str(condition.get("lastTransitionTime") or rfc3339(now))
         left = datetime.fromisoformat(since) + timedelta(seconds=self.seconds) - now
         if left > timedelta():
             return verdict, left.total_seconds()

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shared.api.spec import CustomResource
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
 from shared.status.reasons import TOKEN_REFUSED, Reason
@@ -31,7 +32,6 @@ RENEWAL = timedelta(minutes=10)
 """Age at which the recorded time of the last observation is renewed."""
 
 _SINCE = "%Y%m%dT%H%M%SZ"
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def recovery_token(loss: str) -> str:
@@ -67,9 +67,9 @@ def occurrence(resource: CustomResource[Any], loss: str, now: datetime, *, conti
     if record and (continues or ("observed" not in record and _is_token_of(record["token"], loss))):
         fields: Obj = {name: record[name] for name in ("token", "observed", "priorConfirm") if name in record}
         observed = _observed(record)
-        return fields if observed and now - observed < RENEWAL else fields | {"observed": now.strftime(_TIME)}
+        return fields if observed and now - observed < RENEWAL else fields | {"observed": rfc3339(now)}
     given = resource.spec.recovery
-    fields = {"token": _occurrence_token(loss, now), "observed": now.strftime(_TIME)}
+    fields = {"token": _occurrence_token(loss, now), "observed": rfc3339(now)}
     return fields | ({"priorConfirm": given.confirm} if given is not None else {})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from operators.etcd.api.backup import COMPLETE, FAILED, PENDING, RUNNING, EtcdBackup
 from operators.etcd.backup import locations
@@ -10,6 +10,7 @@ from operators.etcd.backup.assessment import Assessment
 from operators.etcd.backup.observe import Observed
 from operators.etcd.backup.outcome import Outcome
 from shared.kubernetes import accessors
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Delete, Plan
 from shared.status import conditions
@@ -78,7 +79,7 @@ def expired(facts: Assessment, waits: Verdict) -> Plan:
         waits: verdict about what it waits for.
     """
     message = f"{waits.message.removesuffix(_RETRIES).rstrip()} No snapshot was taken before the next one was due."
-    found = status(facts) | {"phase": FAILED, "completedAt": _rfc3339(facts.now)}
+    found = status(facts) | {"phase": FAILED, "completedAt": rfc3339(facts.now)}
     return Plan((), Verdict(Progress.BLOCKED, waits.reason, message, warning=True), found, requeue=0)
 
 
@@ -94,14 +95,10 @@ def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
 
 
 def _times(outcome: Outcome, now: datetime) -> Obj:
-    found: Obj = {"completedAt": _rfc3339(outcome.finished or now)}
+    found: Obj = {"completedAt": rfc3339(outcome.finished or now)}
     if outcome.started is not None and outcome.finished is not None:
         found["durationSeconds"] = (outcome.finished - outcome.started).total_seconds()
     return found
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _human_readable(size: int) -> str:

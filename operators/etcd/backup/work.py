@@ -33,6 +33,7 @@ from operators.etcd.backup.store import (
 )
 from operators.etcd.backup.volume import Volume, sync_directory
 from operators.etcd.client.server import Server
+from shared.kubernetes.accessors import rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Re
         version=found.version,
         cluster_id=cluster_id if status.cluster_id else order.cluster_id,
         member=order.member,
-        taken=taken.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        taken=rfc3339(taken),
         cluster=f"{order.namespace}/{order.cluster}",
         cluster_uid=order.cluster_uid,
         backup=order.backup,

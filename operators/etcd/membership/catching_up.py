@@ -13,6 +13,7 @@ from typing import Any
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.observe import Instance, Observed
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 
 SLOWEST_COPY_BYTES_PER_SECOND = 10**6
@@ -40,7 +41,7 @@ def progress(instance: Instance, before: Obj | None, now: datetime) -> Obj:
         elapsed = (now - datetime.fromisoformat(before["since"])).total_seconds()
         if index <= before["index"] or elapsed < RECORD_SECONDS:
             return before
-    return {"index": index, "since": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    return {"index": index, "since": rfc3339(now)}
 
 
 def stalled_since(resource: EtcdCluster, instance: Instance) -> datetime | None:

@@ -23,6 +23,7 @@ from operators.etcd.reasons import RUNNING
 from shared.api.schedule import last_due, next_due
 from shared.api.spec import InvalidSpec, as_object
 from shared.kubernetes import accessors
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Apply, Delete, Step
 from shared.runtime.settings import Settings
@@ -62,7 +63,7 @@ def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, 
         del made["metadata"]["ownerReferences"]
         made["metadata"]["labels"][SCHEDULED] = resource.uid
         if (until := next_due(desired.schedule, due)) is not None:
-            made["metadata"]["annotations"] = {RETRY_UNTIL: _rfc3339(until)}
+            made["metadata"]["annotations"] = {RETRY_UNTIL: rfc3339(until)}
         actions.append(Apply(API.kind, made, unchanged=True))  # a stale status must not recreate a finished one
     left = None if following is None else (following - now).total_seconds()
     return Step(tuple(actions), requeue=left)
@@ -88,7 +89,7 @@ def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj |
     if is_owed:
         found["nextTime"] = before.get("nextTime")
     elif following is not None:
-        found["nextTime"] = _rfc3339(following)
+        found["nextTime"] = rfc3339(following)
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -115,10 +116,6 @@ def _timetable(resource: EtcdCluster, schedule: str, now: datetime) -> tuple[dat
     if announced is None or announced > now or last_due(schedule, announced - _SECOND, announced) is None:
         return None, following
     return last_due(schedule, announced - _SECOND, now), following
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _is_made(resource: EtcdCluster, seen: Observed, due: datetime) -> bool:

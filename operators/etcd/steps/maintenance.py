@@ -13,7 +13,7 @@ Source: https://etcd.io/docs/v3.6/op-guide/maintenance/ (space quota, defragment
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from operators.etcd.api.catalogue import Hazard
 from operators.etcd.api.resource import EtcdCluster
@@ -25,7 +25,7 @@ from operators.etcd.objects.command_line import QUOTA, number_given
 from operators.etcd.observe import Instance, Observed, endpoint
 from operators.etcd.reasons import OUT_OF_SPACE, QUOTA_EXCEEDED, RAISING_QUOTA, UNSAFE_VERSION
 from shared.api.schedule import last_due
-from shared.kubernetes.accessors import condition
+from shared.kubernetes.accessors import condition, rfc3339
 from shared.runtime.plan import PASS, Step, announced
 from shared.status.conditions import READY
 from shared.status.reasons import Reason
@@ -177,10 +177,10 @@ def last_defragmentation(resource: EtcdCluster, seen: Assessment, now: datetime)
     if resource.spec.defragmentation is None:
         return recorded
     if recorded is None:
-        return _rfc3339(now)
+        return rfc3339(now)
     due = _due(resource, now)
     handled = due is not None and _is_stable(seen) and not seen.fragmented_voters
-    return _rfc3339(due) if due is not None and handled else recorded
+    return rfc3339(due) if due is not None and handled else recorded
 
 
 def quota(resource: EtcdCluster, instance: Instance) -> int:
@@ -232,7 +232,3 @@ def _report(reason: Reason, message: str) -> Step:
 
 def _mib(size: int) -> str:
     return f"{size / 2**20:.0f} MiB"
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -25,7 +25,7 @@ from operators.redis.settings import Settings
 from operators.redis.steps.provisioning import users_secret
 from operators.redis.steps.rollout_markers import applied_everywhere, is_applied, mark_pod, marker, running
 from shared.kubernetes import secret_provenance
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, rfc3339
 from shared.kubernetes.ownership import ForeignObject, require_owned
 from shared.runtime.plan import PASS, Action, Step
 from shared.status.reasons import FOREIGN_OBJECT
@@ -202,7 +202,7 @@ def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) ->
     for instance in pending:
         since = _brought_since(instance, mark)
         if since is None:
-            actions.append(mark_pod(instance, CERTIFICATE_MARK, f"{mark} at {now:%Y-%m-%dT%H:%M:%SZ}"))
+            actions.append(mark_pod(instance, CERTIFICATE_MARK, f"{mark} at {rfc3339(now)}"))
         elif instance.report and now - since >= MOUNTING:
             file = {"tls-ca-cert-file": f"{TLS}/{mounted.file}"}
             at = endpoint(resource, instance)
