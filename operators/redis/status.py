@@ -26,6 +26,7 @@ from operators.redis.steps.bootstrap_plan import planned
 from operators.redis.steps.rolling_update import outdated, running
 from operators.redis.topology.cluster_view import Seen
 from shared.kubernetes.accessors import rfc3339
+from shared.kubernetes.addresses import host_port
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.status.messages import settled
@@ -134,7 +135,7 @@ def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now
         "message": settled(message, before.get("message") or "" if before.get("reason") == reason else ""),
         "nodeId": node_id,
         "flags": list(node.flags) or None if node else None,
-        "address": _location(instance.pod.address) if instance.pod and instance.pod.address else None,
+        "address": host_port(instance.pod.address, PORT) if instance.pod and instance.pod.address else None,
         "domainName": names.domain_name(resource, instance.name),
         "host": instance.location.host or None,
         "hostIP": ((instance.pod_obj or {}).get("status") or {}).get("hostIP"),
@@ -146,11 +147,6 @@ def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now
     same = all(before.get(field) == entry[field] for field in ("role", "status"))
     entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or rfc3339(now)
     return {name: value for name, value in entry.items() if value is not None}
-
-
-def _location(address: str) -> str:
-    """Return an address with the port of clients, as RFC 3986 writes one of IPv6."""
-    return f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"
 
 
 def _role(resource: RedisCluster, seen: Assessment, before: Obj, node_id: str | None) -> Obj:

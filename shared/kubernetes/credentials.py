@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from shared.kubernetes.addresses import host_port
 from shared.kubernetes.client import SERVICE_ACCOUNT
 from shared.kubernetes.errors import KubeError
 
@@ -257,7 +258,7 @@ async def _read_service_account(configuration: Configuration) -> None:
     token = (SERVICE_ACCOUNT / "token").read_text().strip()
     if not token or not authority.read_bytes():
         raise OSError(f"{SERVICE_ACCOUNT}: the token or ca.crt is empty")
-    configuration.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    configuration.host = f"https://{host_port(host, port)}"
     configuration.ssl_ca_cert = str(authority)
     configuration.api_key = {"BearerToken": f"Bearer {token}"}
 

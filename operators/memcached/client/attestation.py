@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from operators.memcached.client.errors import TimedOut, UnexpectedAnswer, Unreachable
+from shared.kubernetes.addresses import host_port
 
 TIMEOUT_SECONDS = 3.0
 """Time limit of the whole request."""
@@ -58,7 +59,7 @@ async def fetch(host: str, port: int, nonce: str) -> Attestation:
     Raises:
         MemcachedError: there is no valid response; the message states the cause.
     """
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = host_port(host, port)
     request = f"GET /attestation?nonce={nonce} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):

@@ -23,6 +23,7 @@ from operators.memcached.client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
+from shared.kubernetes.addresses import host_port
 from shared.observability import tracing
 from shared.pki.verify import cause
 
@@ -98,7 +99,7 @@ async def connect(
     Raises:
         MemcachedError: the connection failed; the message states the cause and the remedy.
     """
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = host_port(host, port)
     with _client_errors(
         address, "TLS handshake" if tls else "connection", timeout, tls=tls is not None, has_replied=False
     ):

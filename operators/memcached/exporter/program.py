@@ -50,6 +50,7 @@ from operators.memcached.client.server import Server
 from operators.memcached.exporter.metrics import exposition, family
 from operators.memcached.exporter.reload import POLL_SECONDS, Reloader
 from operators.memcached.exporter.watch import Watch, end_servers, keep_watching
+from shared.kubernetes.addresses import host_port
 from shared.observability import http_server, logs
 from shared.observability.http_messages import Request, Response
 from shared.observability.http_server import Limits, Route
@@ -436,9 +437,9 @@ async def _serve(options: ExporterOptions, watch: Watch | None, stop: asyncio.Ev
     try:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(exporter.aclose)
-            port = await http_server.serve(stack, _format_address(*options.listen), routes, limits=LIMITS)
-            where = _format_address(options.listen[0], port)
-            log.info("Serving metrics of %s on %s, /metrics.", _format_address(*options.address), where)
+            port = await http_server.serve(stack, host_port(*options.listen), routes, limits=LIMITS)
+            where = host_port(options.listen[0], port)
+            log.info("Serving metrics of %s on %s, /metrics.", host_port(*options.address), where)
             await stop.wait()
     except OSError as error:
         log.error("%s", error)
@@ -491,10 +492,6 @@ def _subclasses(error: type[MemcachedError]) -> Iterator[type[MemcachedError]]:
     for kind in error.__subclasses__():
         yield kind
         yield from _subclasses(kind)
-
-
-def _format_address(host: str | None, port: int) -> str:
-    return f"[{host}]:{port}" if host and ":" in host else f"{host or ''}:{port}"
 
 
 def _address(text: str) -> tuple[str | None, int]:
