@@ -10,7 +10,6 @@ runs all six results hold. The report of a run that fails is kept. Nothing remai
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import tempfile
@@ -19,11 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from e2e.cluster.cluster import Cluster as LocalCluster
 from e2e.progress import Progress
 from e2e.scenarios.etcd.actions import ACTIONS, Action
 from e2e.scenarios.etcd.judge import KINDS, Verdict
-from e2e.scenarios.support.commands import new_namespace
+from e2e.scenarios.support.commands import local_environment, new_namespace
 
 REPORTS = Path(tempfile.gettempdir()) / "etcd-judge"
 
@@ -65,11 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--actions", nargs="*", choices=names, default=names, help="actions (default: all)")
     parser.add_argument("--reports", type=Path, default=REPORTS, help=f"directory of reports (default: {REPORTS})")
     options = parser.parse_args(arguments)
-    running = LocalCluster.running()
-    if running is None:
-        sys.stderr.write("error: no local cluster of this clone is running\nfix: make up VERSIONS=all\n")
+    if (environment := local_environment()) is None:
         return 1
-    environment = {**os.environ, "KUBECONFIG": str(running.kubeconfig)}
     chosen = [action for action in ACTIONS if action.name in options.actions]
     rows = {action.name: Row() for action in chosen}
     progress, ends = Progress(options.runs), time.monotonic() + 60 * options.minutes

@@ -18,7 +18,6 @@ Nothing remains in the cluster.
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
 import sys
 import time
@@ -27,7 +26,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from e2e.cluster.cluster import Cluster as LocalCluster
 from e2e.cluster.errors import ClusterError
 from e2e.progress import Progress
 from e2e.scenarios.redis.clients import Load
@@ -36,7 +34,7 @@ from e2e.scenarios.redis.consistency import Death, lost, violations
 from e2e.scenarios.redis.session import Access
 from e2e.scenarios.redis.versions import REDIS_7, REDIS_8, VALKEY_8, VALKEY_9, Spec
 from e2e.scenarios.support import runtime
-from e2e.scenarios.support.commands import Kubectl, Refused, new_namespace, until
+from e2e.scenarios.support.commands import Kubectl, Refused, local_environment, new_namespace, until
 from e2e.scenarios.support.resource import crowded
 from operators.redis.objects.names import CONTAINER
 from shared.kubernetes.ownership import INSTANCE
@@ -263,11 +261,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60, help="begin no restart after this time (default: 60)")
     parser.add_argument("--attacks", nargs="*", choices=list(ATTACKS), default=list(ATTACKS), help="attacks to repeat")
     options = parser.parse_args(arguments)
-    running = LocalCluster.running()
-    if running is None:
-        sys.stderr.write("error: no local cluster of this clone is running\nfix: make up VERSIONS=all\n")
+    if (environment := local_environment()) is None:
         return 1
-    environment = {**os.environ, "KUBECONFIG": str(running.kubeconfig)}
     tally = Tally()
     ends = time.monotonic() + 60 * options.minutes
     attack(environment, options.attacks, tally)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -97,6 +99,15 @@ def _files(arguments: Sequence[str]) -> list[str]:
     """Return the content of the files that the arguments of kubectl name."""
     named = (Path(value) for flag, value in pairwise(arguments) if flag in ("-f", "--filename"))
     return [path.read_text() for path in named if path.is_file()]
+
+
+def local_environment() -> dict[str, str] | None:
+    """Return the environment of commands for the local cluster of this clone; None, with a message, if none runs."""
+    running = Cluster.running()
+    if running is None:
+        sys.stderr.write("error: no local cluster of this clone is running\nfix: make up VERSIONS=all\n")
+        return None
+    return {**os.environ, "KUBECONFIG": str(running.kubeconfig)}
 
 
 class Kubectl:
