@@ -12,9 +12,16 @@ from shared.pki.rotation import CertificateOrder, Made
 from shared.pki.stores import fingerprint, parsed
 from shared.status import conditions
 from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.scenario import ScenarioStep, Stage
-from shared.testing.harness.scenario_runner import ScenarioRun
+from shared.testing.harness.scenario import ScenarioStep, Stage, Subject
+from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.issuing import authority
+
+
+async def begun(subject: Subject, *steps: ScenarioStep) -> ScenarioRun:
+    """Return a run in a new world in which these steps were carried out."""
+    play = ScenarioRun(World(subject))
+    await run(play, steps)
+    return play
 
 
 async def run(play: ScenarioRun, steps: Iterable[ScenarioStep]) -> None:

@@ -6,7 +6,6 @@ The guard keeps each consent with the voters that were lost, and ends it as soon
 from __future__ import annotations
 
 from shared.testing.harness.scenario import ScenarioStep, later, operator_down
-from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import (
     ETCD,
     cluster,
@@ -14,7 +13,7 @@ from tests.support.etcd.scenarios import (
     recovery_released,
     unmounted,
 )
-from tests.support.plays import ready, run
+from tests.support.plays import begun, ready, run
 
 DAY = 86400.0
 
@@ -24,15 +23,9 @@ def empty(*numbers: int) -> tuple[ScenarioStep, ...]:
     return unmounted(*numbers), later(30), later(150)
 
 
-async def begun(*steps: ScenarioStep) -> ScenarioRun:
-    play = ScenarioRun(World(ETCD))
-    await run(play, steps)
-    return play
-
-
 async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_loss_a_year_later() -> None:
     """X1: the disks were mounted again before the confirmation counted, and it stays in the spec."""
-    play = await begun(cluster(3), *empty(1, 2))
+    play = await begun(ETCD, cluster(3), *empty(1, 2))
     assert ready(play)["reason"] == "QuorumLost"
     await run(play, operator_down(recovery_confirmed(), unmounted(1, 2, mounts=True)))
     play.begin()
@@ -48,7 +41,7 @@ async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_lo
 
 
 async def test_loss_that_ended_and_began_again_without_the_operator_needs_another_consent() -> None:
-    play = await begun(cluster(3), *empty(1, 2))
+    play = await begun(ETCD, cluster(3), *empty(1, 2))
     mounted = (unmounted(1, 2, mounts=True), later(60), later(30 * DAY), unmounted(1, 2))
     await run(play, operator_down(recovery_confirmed(), *mounted))
     play.begin()
@@ -59,7 +52,7 @@ async def test_loss_that_ended_and_began_again_without_the_operator_needs_anothe
 
 async def test_writes_end_a_loss_that_no_operator_saw_end() -> None:
     """The quorum returned for seconds only, but clients wrote meanwhile: the consent was to lose none of that."""
-    play = await begun(cluster(3), *empty(1, 2))
+    play = await begun(ETCD, cluster(3), *empty(1, 2))
     mounted = (unmounted(1, 2, mounts=True), later(20), unmounted(1, 2))
     await run(play, operator_down(recovery_confirmed(), *mounted))
     play.begin()
@@ -70,7 +63,7 @@ async def test_writes_end_a_loss_that_no_operator_saw_end() -> None:
 
 async def test_recovery_spends_its_consent() -> None:
     """The next loss after a recovery needs a consent of its own, which is carried out."""
-    play = await begun(cluster(3), *empty(1, 2), recovery_confirmed(), later(60), recovery_released())
+    play = await begun(ETCD, cluster(3), *empty(1, 2), recovery_confirmed(), later(60), recovery_released())
     await run(play, (later(60), later(60)))
     assert ready(play)["reason"] == "Ready"
     await run(play, (later(90 * DAY), *empty(1, 2)))

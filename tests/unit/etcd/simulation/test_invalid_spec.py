@@ -9,9 +9,9 @@ import pytest
 from shared.api.applied_spec import APPLIED_SPEC
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.testing.harness.scenario import ScenarioStep, Stage, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from shared.testing.harness.scenario_runner import ScenarioRun
 from tests.support.etcd.scenarios import BACKUP, ETCD, NAME, TLS, cluster, lost, recovery_confirmed
-from tests.support.plays import ready, run
+from tests.support.plays import begun, ready, run
 
 
 def edited(spec: Obj) -> ScenarioStep:
@@ -23,12 +23,6 @@ def edited(spec: Obj) -> ScenarioStep:
     return ScenarioStep(f"spec becomes {spec}", act)
 
 
-async def begun(*steps: ScenarioStep) -> ScenarioRun:
-    play = ScenarioRun(World(ETCD))
-    await run(play, steps)
-    return play
-
-
 def template(play: ScenarioRun) -> Any:
     [found] = play.stage.find(STATEFUL_SET)
     return found["spec"]["template"]
@@ -38,7 +32,7 @@ def template(play: ScenarioRun) -> Any:
     "wrong", [{"size": 11}, {"size": "three"}, {"size": 11, "tls": {"mode": "none"}, "version": "2.3.8"}]
 )
 async def test_lost_member_is_replaced_while_the_spec_cannot_be_parsed(wrong: Obj) -> None:
-    play = await begun(cluster(3, **TLS))
+    play = await begun(ETCD, cluster(3, **TLS))
     claims = {claim["metadata"]["uid"] for claim in play.stage.find(PERSISTENT_VOLUME_CLAIM)}
     before = template(play)
     await run(play, (edited(wrong), *lost(1), later(60), later(60), later(60)))
@@ -56,14 +50,14 @@ async def test_lost_member_is_replaced_while_the_spec_cannot_be_parsed(wrong: Ob
 
 
 async def test_scheduled_backups_continue_while_the_spec_cannot_be_parsed() -> None:
-    play = await begun(cluster(1, **BACKUP), edited({"size": 11}), later(3700))
+    play = await begun(ETCD, cluster(1, **BACKUP), edited({"size": 11}), later(3700))
     [found] = play.stage.find()
     assert found["status"]["backup"]["nextTime"] > "2026-01-01T01"
 
 
 async def test_number_that_a_later_version_rejects_is_kept() -> None:
     """The bound of size was tightened: the spec and the applied one have the same value."""
-    play = await begun(cluster(3))
+    play = await begun(ETCD, cluster(3))
     [made] = play.stage.find(STATEFUL_SET)
     noted = made["metadata"]["annotations"][APPLIED_SPEC].replace('"size":3', '"size":11')
     change = {"metadata": {"annotations": {APPLIED_SPEC: noted}}}
@@ -77,7 +71,7 @@ async def test_number_that_a_later_version_rejects_is_kept() -> None:
     "note", ["", "{}", "[]", '{"uid":"another","spec":{"size":3}}', '{"uid":"UID","spec":{"tls":1}}']
 )
 async def test_nothing_is_healed_without_a_spec_that_is_known_to_be_applied(note: str) -> None:
-    play = await begun(cluster(3))
+    play = await begun(ETCD, cluster(3))
     [found] = play.stage.find()
     change = {"metadata": {"annotations": {APPLIED_SPEC: note.replace("UID", found["metadata"]["uid"]) or None}}}
     play.end()
@@ -91,7 +85,7 @@ async def test_nothing_is_healed_without_a_spec_that_is_known_to_be_applied(note
 
 
 async def test_consent_of_a_spec_that_cannot_be_parsed_is_none() -> None:
-    play = await begun(cluster(3), *lost(1, 2))
+    play = await begun(ETCD, cluster(3), *lost(1, 2))
     await run(play, (edited({"size": 11}), recovery_confirmed(), later(60), later(60)))
     assert ready(play)["reason"] == "QuorumLost"
     assert "spec.size: 11 is too large" in ready(play)["message"]

@@ -6,7 +6,7 @@ from operators.etcd.objects.names import KEPT, SET_ASIDE
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.testing.harness.scenario import ScenarioStep, Stage, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from shared.testing.harness.scenario_runner import ScenarioRun
 from tests.support.etcd.scenarios import (
     ETCD,
     EXPANDABLE,
@@ -21,13 +21,7 @@ from tests.support.etcd.scenarios import (
     unmounted,
     volumes,
 )
-from tests.support.plays import ready, run
-
-
-async def begun(*steps: ScenarioStep) -> ScenarioRun:
-    play = ScenarioRun(World(ETCD))
-    await run(play, steps)
-    return play
+from tests.support.plays import begun, ready, run
 
 
 def marked(play: ScenarioRun) -> dict[str, list[str]]:
@@ -59,7 +53,7 @@ def offered(play: ScenarioRun) -> str:
 async def test_corrupt_member_is_replaced_after_a_recovery_that_was_withdrawn() -> None:
     """X3: the volumes of the survivors stayed marked, so that no new member could use them: 4 of 5, for ever."""
     small = (EXPANDABLE, cluster(5, **volumes("1Gi")), sized(600))
-    play = await begun(*small, unmounted(2, 3, 4), later(30), later(150))
+    play = await begun(ETCD, *small, unmounted(2, 3, 4), later(30), later(150))
     assert ready(play)["reason"] == "QuorumLost"
     await run(play, (recovery_confirmed(), later(30)))
     assert ready(play)["reason"] == "RecoveryFailed"
@@ -82,7 +76,7 @@ def _mount(etcd: object) -> None:
 
 async def test_second_recovery_does_not_forget_the_former_data_of_the_first() -> None:
     """X8: data.before-TOKEN of the first one could never be released, and filled the disk."""
-    play = await begun(cluster(3), *lost(1, 2))
+    play = await begun(ETCD, cluster(3), *lost(1, 2))
     first = offered(play)
     await run(play, (recovery_confirmed(), later(60), later(60)))
     assert ready(play)["reason"] == "Ready", ready(play)["message"]
@@ -101,7 +95,7 @@ async def test_second_recovery_does_not_forget_the_former_data_of_the_first() ->
 
 async def test_recovery_waits_for_the_end_of_each_survivor() -> None:
     """X9: the guard refuses a new cluster while a member of the former one runs."""
-    play = await begun(cluster(5), *lost(0, 2, 4))
+    play = await begun(ETCD, cluster(5), *lost(0, 2, 4))
     play.stage.workloads.ignore_stop(lambda pod: pod["metadata"]["name"] == member(3))
     await run(play, (recovery_confirmed(), later(60), later(60)))
     assert ready(play)["reason"] == "FormerDataKept", ready(play)["message"]

@@ -5,17 +5,11 @@ from __future__ import annotations
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
 from shared.testing.harness.outage import status_lost
 from shared.testing.harness.scenario import ScenarioStep, later, operator_down
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from shared.testing.harness.scenario_runner import ScenarioRun
 from tests.support.etcd.scenarios import ETCD, cluster, lost, unmounted
-from tests.support.plays import ready, run
+from tests.support.plays import begun, ready, run
 
 DAY = 86400.0
-
-
-async def begun(*steps: ScenarioStep) -> ScenarioRun:
-    play = ScenarioRun(World(ETCD))
-    await run(play, steps)
-    return play
 
 
 def claims(play: ScenarioRun) -> dict[str, str]:
@@ -23,7 +17,7 @@ def claims(play: ScenarioRun) -> dict[str, str]:
 
 
 async def test_member_whose_disk_is_unmounted_for_a_moment_keeps_its_volume() -> None:
-    play = await begun(cluster(3))
+    play = await begun(ETCD, cluster(3))
     before = claims(play)
     await run(play, (unmounted(2), later(30)))
     assert "Check that the disk is mounted" in ready(play)["message"]
@@ -33,7 +27,7 @@ async def test_member_whose_disk_is_unmounted_for_a_moment_keeps_its_volume() ->
 
 
 async def test_two_short_losses_of_a_mount_months_apart_prove_nothing() -> None:
-    play = await begun(cluster(3))
+    play = await begun(ETCD, cluster(3))
     before = claims(play)
     for _ in range(3):
         await run(play, (unmounted(2), later(30), unmounted(2, mounts=True), later(30), later(90 * DAY)))
@@ -41,7 +35,7 @@ async def test_two_short_losses_of_a_mount_months_apart_prove_nothing() -> None:
 
 
 async def test_member_whose_disk_stays_empty_is_replaced() -> None:
-    play = await begun(cluster(3))
+    play = await begun(ETCD, cluster(3))
     before = claims(play)
     await run(play, (unmounted(2), later(60), later(150), later(60), later(60)))
     assert ready(play)["reason"] == "Ready"
@@ -49,7 +43,7 @@ async def test_member_whose_disk_stays_empty_is_replaced() -> None:
 
 
 async def test_recovery_is_offered_only_once_the_loss_is_proven() -> None:
-    play = await begun(cluster(3), unmounted(1, 2), later(30))
+    play = await begun(ETCD, cluster(3), unmounted(1, 2), later(30))
     assert ready(play)["reason"] == "NoQuorum"
     assert "cache-1 is unreachable (its data directory was empty at the start at" in ready(play)["message"]
     [found] = play.stage.find()
@@ -61,7 +55,7 @@ async def test_recovery_is_offered_only_once_the_loss_is_proven() -> None:
 
 async def test_loss_of_all_data_is_reported_although_the_status_was_lost() -> None:
     """X7: the message was that of the kubelet, CrashLoopBackOff, without a remedy."""
-    play = await begun(cluster(3))
+    play = await begun(ETCD, cluster(3))
     everything = (*lost(0, 1, 2), ScenarioStep("the status is lost", status_lost))
     await run(play, operator_down(*everything))
     await run(play, (later(60), later(150), later(60)))
