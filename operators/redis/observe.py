@@ -154,6 +154,15 @@ class Observed:
         )
         return not emptied and self.has_data_of(node_id, primary)
 
+    def may_be_outdated(self, node_id: str) -> bool:
+        """Return whether a replica may lack any number of writes of its lost primary.
+
+        It was never connected since it started, and nothing shows what the primary wrote while it did not run. Redis
+        elects no such replica either, unless that is forced (clusterHandleSlaveFailover in cluster.c).
+        """
+        instance = self.reachable.get(node_id)
+        return instance is None or instance.report is None or not instance.report.had_link
+
     def lost(self, node_id: str) -> bool:
         """Return whether all data of a node is lost, by evidence; then it never comes back.
 

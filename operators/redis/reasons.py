@@ -70,7 +70,7 @@ DATA_AWAY = REASONS.add(
     ),
     (
         "No node serves {slots}: the data {places}, where their pods do not run{others}. {older} can serve {outdated} "
-        "with older keys, without the writes since the last failover{empty}; all other keys stay. To allow it, set "
+        "with older keys, without later writes{empty}; all other keys stay. To allow it, set "
         "spec.recovery.confirm to {token}{former}. If the pods can run there again, let them: then the keys are back. "
         "Nothing was changed."
     ),

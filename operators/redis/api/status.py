@@ -241,8 +241,8 @@ class RecoveryStatus(SpecModel):
     )
     older: Annotated[list[NodeId], Field(max_length=1024)] = Field(
         default_factory=list,
-        description="Ids of the nodes whose older keys the recovery serves, without the writes since the last "
-        "failover. All other lost slots are served empty.",
+        description="Ids of the nodes whose older keys the recovery serves, without later writes. "
+        "All other lost slots are served empty.",
     )
     observed: LossObserved = None
     prior_confirm: PriorConfirm = None

@@ -135,6 +135,7 @@ class Facts:
         replicates: address and port of the primary that the server replicates; empty if it replicates none. After an
             error of the server, it differs from the role in CLUSTER NODES.
         link_up: whether a replica is connected to its primary; true for a primary.
+        had_link: whether a replica was connected to a primary since it started; true for a primary.
         syncing: whether a replica runs a full sync.
         offset: replication offset: sent by a primary, applied by a replica.
         replicas: replicas that a primary sees.
@@ -152,6 +153,7 @@ class Facts:
     loading: bool = False
     replicates: str = ""
     link_up: bool = True
+    had_link: bool = True
     syncing: bool = False
     offset: int = 0
     replicas: tuple[Follower, ...] = ()
@@ -336,12 +338,21 @@ def parse_facts(text: str) -> Facts:
         loading="1" in (found["loading"], found.get("async_loading")),
         replicates=f"{found.get('master_host', '')}:{found.get('master_port', 0)}" if is_replica else "",
         link_up=not is_replica or found["master_link_status"] == "up",
+        had_link=not is_replica or found["master_link_status"] == "up" or _had_link(found),
         syncing=found.get("master_sync_in_progress") == "1",
         offset=int(found["slave_repl_offset" if is_replica else "master_repl_offset"]),
         replicas=_followers(found),
         evicts=found.get("maxmemory_policy", "noeviction") != "noeviction",
         refuses_writes=found.get("aof_enabled") == "1" and found.get("aof_last_write_status") == "err",
     )
+
+
+def _had_link(found: Mapping[str, str]) -> bool:
+    """Return whether a replica without a link had one since it started: else INFO has -1, or the time since 1970.
+
+    Source: repl_down_since in replication.c and server.c; Redis before 7.0 has the time since 1970.
+    """
+    return 0 <= int(found.get("master_link_down_since_seconds", -1)) <= int(found.get("uptime_in_seconds", 0))
 
 
 def parse_followers(text: str) -> tuple[int, tuple[Follower, ...]]:

@@ -13,9 +13,10 @@ but empty, looks to clients as if its keys never existed:
 4. Empty nodes take the slots, or else the primary with the fewest. If all slots are lost, and no volume may have keys,
    the cluster is created again, empty (bootstrap.py).
 
-A node that the lost primary took over from still has its keys as of then, and none of the later writes. It replaces its
-successor in the same way only if a user allows it: the loss names it, and has another token than one without it. Then
-it takes over (CLUSTER FAILOVER), and none of these slots is served empty.
+A node that the lost primary took over from still has its keys as of then, and none of the later writes. And a replica
+that was not connected to its primary since it started may lack any number of writes. Each replaces the lost primary
+only if a user allows it: the loss names it, and has another token than one without it. Then it takes over (CLUSTER
+FAILOVER), and none of these slots is served empty.
 
 Data on a Kubernetes node (hostPath) that a pod has left is not lost: `DataAway` names where it is. As that node
 may never come back, a user may give the keys up as well.
@@ -30,6 +31,7 @@ from datetime import datetime
 from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import AddSlots, Forget
+from operators.redis.client.responses import NodeReport
 from operators.redis.instance import Instance
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.migration.commands import AssignSlots
@@ -152,13 +154,20 @@ def _outdated_owners(seen: Assessment) -> Mapping[str, tuple[Instance, Slots]]:
 
 
 def _older(seen: Assessment, owner: str) -> Instance | None:
-    """Return the reachable instance with older keys of a lost primary: the node that it took over from, if it has any.
+    """Return the reachable instance with older keys of a lost primary: a replica of it that started since.
 
-    Otherwise, the replica of that node with the most data.
+    Otherwise, the node that it took over from, or the replica of that one with the most data.
     """
     reports = [seen.reachable[node_id].report for node_id in _copies(seen, owner) & seen.reachable.keys()]
-    found = [report for report in reports if report and report.keys and seen.has_older_data_of(report.id, owner)]
-    best = max(found, key=lambda each: (each.id == seen.copy_of(owner), each.offset, each.id), default=None)
+
+    def recency(each: NodeReport) -> tuple[bool, bool, int, str]:
+        return seen.may_replace(each.id, owner), each.id == seen.copy_of(owner), each.offset, each.id
+
+    def has_older_keys(each: NodeReport) -> bool:
+        return seen.may_replace(each.id, owner) or seen.has_older_data_of(each.id, owner)
+
+    found = [report for report in reports if report and report.keys and has_older_keys(report)]
+    best = max(found, key=recency, default=None)
     return seen.reachable[best.id] if best else None
 
 
@@ -194,13 +203,16 @@ def _unrecorded(seen: Assessment) -> tuple[Instance, ...]:
 
 
 def _lost_owners(seen: Assessment) -> list[str]:
-    """Return the primaries whose data is lost, and that no replica with their data can replace."""
+    """Return the primaries whose data is lost, and that no replica with all of their data can replace."""
     return [
         primary.id
         for primary in seen.view.primaries
         if not primary.answers
         and seen.lost(primary.id)
-        and not any(seen.may_replace(copy, primary.id) for copy in _copies(seen, primary.id) & seen.reachable.keys())
+        and not any(
+            seen.may_replace(copy, primary.id) and not seen.may_be_outdated(copy)
+            for copy in _copies(seen, primary.id) & seen.reachable.keys()
+        )
         and not any(node.owner == primary.id for node in seen.detached.values())
     ]
 
@@ -458,8 +470,8 @@ def _consequences(found: SlotLoss) -> str:
     if found.older:
         empty = f"; {brief(rest)} can be served again, empty" if rest else ""
         return (
-            f"{lost} {_names(found.older.values())} can serve {brief(found.outdated)} with older keys, without the "
-            f"writes since the last failover{empty}; all other keys stay."
+            f"{lost} {_names(found.older.values())} can serve {brief(found.outdated)} with older keys, without later "
+            f"writes{empty}; all other keys stay."
         )
     return f"{lost} These slots can be served again, empty; all other keys stay."
 

@@ -31,11 +31,16 @@ def replace_failed(resource: RedisCluster, seen: Assessment, _now: datetime) -> 
 
 
 def _failover_candidates(seen: Assessment, primary: Seen) -> Sequence[Seen]:
-    """Return replicas that once had all of the primary's data, and whose pods stay; the most advanced first."""
+    """Return replicas that were connected to the primary until it ended, and whose pods stay; the most advanced first.
+
+    One that started since waits for a user's consent (data_loss_recovery.py).
+    """
     return [
         candidate
         for candidate in seen.view.failover_candidates(primary.id)
-        if seen.may_replace(candidate.id, primary.id) and not seen.reachable[candidate.id].leaving
+        if seen.may_replace(candidate.id, primary.id)
+        and not seen.may_be_outdated(candidate.id)
+        and not seen.reachable[candidate.id].leaving
     ]
 
 

@@ -63,6 +63,7 @@ class At:
         recorded: incarnation of the node in the status; None if the status has no entry.
         disk: UID of the volume or pod that has the data (None: the recorded one; empty: none).
         link: address and port that a replica replicates (INFO); empty for the present address of its primary.
+        had_link: whether a replica was connected to its primary since it started.
         syncing: whether a replica runs a full sync.
         copied: whether the status records that the replica has had all data of its primary.
         had_keys: whether the status records that this copy had keys.
@@ -91,6 +92,7 @@ class At:
     offset: int = 1000
     synced: bool = True
     link: str = ""
+    had_link: bool = True
     syncing: bool = False
     copied: bool = True
     had_keys: bool = False
@@ -257,6 +259,7 @@ def report_of(at: tuple[At, ...], number: int) -> NodeReport:
         refuses_writes=spot.refuses_writes,
         replicates="" if spot.of is None else spot.link or f"{address(spot.of, at[spot.of])}:6379",
         link_up=spot.of is None or (spot.synced and (bool(spot.link) or _accepts_links(at[spot.of]))),
+        had_link=spot.had_link,
         syncing=spot.syncing,
         offset=spot.offset,
         run_id=f"run-{number}",

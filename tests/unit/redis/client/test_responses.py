@@ -101,6 +101,19 @@ def test_engine_versions_are_read_from_info() -> None:
     assert (redis.memory, redis.max_memory) == (1048576, 0)
 
 
+@pytest.mark.parametrize(
+    ("down", "had_link"),
+    [("0", True), ("3", True), ("60", True), ("-1", False), ("1795891399", False), ("", False)],
+    ids=["just now", "since", "since the start", "never", "never, before redis 7.0", "missing"],
+)
+def test_replica_without_a_link_had_one_since_it_started(down: str, *, had_link: bool) -> None:
+    """Values of redis 7.0, where the process runs for a minute."""
+    line = f"master_link_down_since_seconds:{down}\r\n" if down else ""
+    assert parse_facts(f"{VALKEY}uptime_in_seconds:60\r\n{line}").had_link == had_link
+    assert parse_facts(VALKEY.replace("link_status:down", "link_status:up")).had_link
+    assert parse_facts(REDIS).had_link
+
+
 def test_replication_state_of_primary_and_replica() -> None:
     redis, valkey = parse_facts(REDIS), parse_facts(VALKEY)
     assert (redis.link_up, redis.syncing, redis.offset) == (True, False, 43)

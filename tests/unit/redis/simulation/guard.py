@@ -502,7 +502,9 @@ class Guard:
         )  # its pod runs another node: where its data is not, or while its disk is not mounted
         if known is not None and mode == "TAKEOVER" and not replaced:
             self.fail(f"{process.pod} takes over without an election from {known.name}, whose disk still exists")
-        if self.copies.get(process.node.id) != lead.id:
+        runs = any(each.node is known and not each.exit_message for each in redis.processes.values())
+        is_outdated = not runs and not process.linked and process.since is None  # not connected since its start
+        if self.copies.get(process.node.id) != lead.id or is_outdated:
             kept = [key for key in process.node.keys if lead.slots >> slot_of(key) & 1]
             if not self._allows(lead.slots) or (kept and process.node.id not in self.older):
                 self.fail(

@@ -288,6 +288,7 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
             "master_host": process.source[0],
             "master_port": process.source[1],
             "master_link_status": "up" if process.linked else "down",
+            "master_link_down_since_seconds": -1 if process.since is None else int(redis.now - process.since),
             "master_last_io_seconds_ago": 0 if process.linked else -1,
             "master_sync_in_progress": int(bool(process.syncing)),
             "slave_repl_offset": node.offset,

@@ -114,6 +114,24 @@ async def test_former_primary_serves_its_older_keys_only_with_consent() -> None:
     redis.guard.require_resolved(redis)
 
 
+async def test_replica_that_started_after_its_primary_ended_takes_over_only_with_consent() -> None:
+    """Course 6051: it does not know which writes it missed, and is the only node with keys of these slots."""
+    play = await begun(SUBJECT, cluster(6))
+    redis = redis_of(play.world)
+    primary, replica = shard_of(redis)
+    redis.failing[replica] = "NodeLost"
+    await run(play, (later(30), *destroyed([primary]), later(30)))
+    assert ready(play)["reason"] == "SlotsUnserved"
+    await run(play, (resumed(play, replica), later(30), later(30)))
+    assert ready(play)["reason"] == "SlotsLost"
+    assert f"{replica} can serve slots" in ready(play)["message"]
+    assert status(play)["recovery"]["older"] == [redis.named(replica).node.id]
+    await run(play, (recovery_confirmed(), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert redis.commanded.count(f"CLUSTER FAILOVER at {replica}") == 1
+    redis.guard.require_resolved(redis)
+
+
 @pytest.mark.nightly
 async def test_former_primary_that_alone_is_left_serves_its_older_keys_only_with_consent() -> None:
     """The nodes that know its successor are lost: it takes itself for the owner, and is the only node that answers.

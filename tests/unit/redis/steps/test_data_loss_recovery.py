@@ -210,7 +210,7 @@ def test_former_primary_does_not_replace_its_successor_without_consent() -> None
     assert (made.verdict.reason, acts(made.actions)) == ("SlotsLost", [])
     assert made.verdict.message.startswith(
         "demo-3 lost their data: no node has all keys of slots 0-5460. demo-0 can serve slots 0-5460 with older keys, "
-        "without the writes since the last failover; all other keys stay. To allow it, set spec.recovery.confirm to "
+        "without later writes; all other keys stay. To allow it, set spec.recovery.confirm to "
     )
     assert made.status["recovery"]["older"] == [node_id(0)]
     assert made.status["recovery"]["nodes"] == [node_id(3)], "the keys of demo-0 are not given up"
@@ -270,6 +270,32 @@ def test_replica_without_keys_takes_over_from_its_lost_primary_after_the_confirm
     made = confirmed(*at[:3], replace(R0, copied=False, keys=7), R1, R2, token=loss["token"], loss=loss)
     assert (made.verdict.reason, made.verdict.progress, acts(made.actions)) == ("NodeNotEmpty", Progress.BLOCKED, [])
     assert "demo-3 replicates demo-0, which lost its data, and holds 7 keys of unknown age." in made.verdict.message
+
+
+RESTARTED = replace(R0, had_link=False)
+"""A replica of demo-0 that started after demo-0 ended, with the data of an unknown time."""
+
+
+@pytest.mark.parametrize("on_hosts", [False, True], ids=["lost", "on another host"])
+def test_replica_that_was_not_connected_since_its_start_takes_over_only_with_consent(on_hosts: bool) -> None:
+    at = (lost(P0, 0, pod=on_hosts), P1, P2, RESTARTED, R1, R2)
+    where = ON_HOSTS if on_hosts else {}
+    made = plan(*world(*at, **where))
+    assert of(made.actions, "FailOver") == []
+    assert made.verdict.reason == ("DataAway" if on_hosts else "SlotsLost")
+    assert "demo-3 can serve slots 0-5460 with older keys, without later writes" in made.verdict.message
+    loss = made.status["recovery"]
+    assert loss["older"] == [node_id(3)]
+    made = confirmed(*at, token=loss["token"], loss=loss, **where)
+    (call,) = of(made.actions, "FailOver")
+    assert (call.id, call.mode) == (node_id(3), "FORCE")
+    assert (of(made.actions, "AddSlots"), of(made.actions, "Forget")) == ([], [])
+
+
+def test_replica_that_was_connected_takes_over_before_one_that_started_since() -> None:
+    at = (lost(P0, 0), P1, P2, RESTARTED, R1, R2, replica(0, keys=10, offset=900))
+    (call,) = of(plan(*world(*at, replicas=7)).actions, "FailOver")
+    assert call.id == node_id(6)
 
 
 def test_consent_is_for_older_keys_or_for_none() -> None:
