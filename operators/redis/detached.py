@@ -33,6 +33,16 @@ class DetachedNode:
     successor: str = ""
 
     @property
+    def former(self) -> str:
+        """Id that it had before."""
+        return self.instance.recorded.node_id if self.instance.recorded else ""
+
+    @property
+    def may_be_outdated(self) -> bool:
+        """Whether it may lack any number of writes: it was a replica, and was not connected since it started."""
+        return not self.successor and self.former != self.owner
+
+    @property
     def beyond(self) -> Slots:
         """Slots whose keys it has, although the recorded node did not own them."""
         report = self.instance.report

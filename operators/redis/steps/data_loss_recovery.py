@@ -40,6 +40,7 @@ from operators.redis.reasons import DATA_AWAY, NODE_NOT_EMPTY, RECOVERING, SLOTS
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.failover import take_over_from_lost, unelectable
 from operators.redis.steps.preconditions import refuse_unknown_nodes
+from operators.redis.steps.readoption import take_back
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
@@ -103,7 +104,8 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
     view = seen.view
     returned = _outdated_owners(seen)
     owners = [*_lost_owners(seen), *returned]
-    present = Slots.union(node.slots for node in seen.detached.values())  # a reachable node has their keys
+    detached = [node for node in seen.detached.values() if not node.may_be_outdated]
+    present = Slots.union(node.slots for node in detached)  # a reachable node has their keys
     served = Slots.union(slots for _, slots in returned.values())
     slots = Slots.union([view.uncovered, served, *map(view.slots_of, owners)]) - present
     if not slots:
@@ -112,7 +114,7 @@ def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
     away = seen.recorded.keys() - seen.reachable.keys() if view.uncovered else set[str]()
     concerned = away | {copy for owner in owners for copy in _copies(seen, owner) - seen.reachable.keys()}
     nodes = frozenset({*owners, *filter(seen.lost, concerned)})
-    instances = tuple(instance for instance in seen.instances if instance.recorded)
+    instances = tuple(each for each in seen.instances if each.recorded and each.id not in seen.detached)
     given_up = [instance for instance in instances if instance.recorded and instance.recorded.node_id in nodes]
     elsewhere = tuple(each for each in given_up if each.recorded and seen.is_elsewhere(each.recorded.node_id))
     older = {owner: instance for owner, (instance, _) in returned.items()}
@@ -156,7 +158,8 @@ def _outdated_owners(seen: Assessment) -> Mapping[str, tuple[Instance, Slots]]:
 def _older(seen: Assessment, owner: str) -> Instance | None:
     """Return the reachable instance with older keys of a lost primary: a replica of it that started since.
 
-    Otherwise, the node that it took over from, or the replica of that one with the most data.
+    Otherwise, the node that it took over from, or the replica of that one with the most data. Otherwise, a replica that
+    lost its nodes.conf since.
     """
     reports = [seen.reachable[node_id].report for node_id in _copies(seen, owner) & seen.reachable.keys()]
 
@@ -167,8 +170,9 @@ def _older(seen: Assessment, owner: str) -> Instance | None:
         return seen.may_replace(each.id, owner) or seen.has_older_data_of(each.id, owner)
 
     found = [report for report in reports if report and report.keys and has_older_keys(report)]
-    best = max(found, key=recency, default=None)
-    return seen.reachable[best.id] if best else None
+    if found:
+        return seen.reachable[max(found, key=recency).id]
+    return next((each.instance for each in seen.detached.values() if each.owner == owner), None)
 
 
 def _doubtful(resource: RedisCluster, seen: Assessment, nodes: Collection[str]) -> tuple[Instance, ...]:
@@ -213,7 +217,7 @@ def _lost_owners(seen: Assessment) -> list[str]:
             seen.may_replace(copy, primary.id) and not seen.may_be_outdated(copy)
             for copy in _copies(seen, primary.id) & seen.reachable.keys()
         )
-        and not any(node.owner == primary.id for node in seen.detached.values())
+        and not any(node.owner == primary.id and not node.may_be_outdated for node in seen.detached.values())
     ]
 
 
@@ -308,6 +312,8 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
     if found.is_total:
         message = "No primary is left and the loss is confirmed; recording that the cluster is created again, empty."
         return Step.wait(RECOVERING, message, requeue=0)
+    if detached := [seen.detached[each.id] for each in found.older.values() if each.id in seen.detached]:
+        return take_back(seen, detached)
     if unclear := seen.view.without(found.nodes).settled:
         message = (
             f"{brief(found.slots)} will be served again, empty, once all nodes report the same cluster view. {unclear}"

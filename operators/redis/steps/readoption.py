@@ -1,7 +1,8 @@
 """Lets nodes that lost their nodes.conf, but not their data, serve their slots again. Pure.
 
 A reachable replica with the data of such a node takes over first (`failover.replace_failed`). If there is none, nothing
-has newer data, because a majority of primaries knows of no other owner. Then the node
+has newer data, because a majority of primaries knows of no other owner. A replica may lack writes of its lost primary,
+and needs consent (data_loss_recovery.py). Then the node
 
 1. is forgotten under its former id by all members (CLUSTER FORGET). A member that still pings the former node at the
    same address would take the new epoch for that of the former node, and keep the former claim
@@ -33,14 +34,15 @@ from shared.steps import volumes
 
 def take_back_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     """Let detached nodes own their slots again, or recreate them, empty, if another primary owns these slots."""
-    nodes = [node for node in seen.detached.values() if not node.successor]
+    nodes = [node for node in seen.detached.values() if not node.successor and not node.may_be_outdated]
     if nodes:
-        return _take_back(seen, nodes)
+        return take_back(seen, nodes)
     outdated = [node for node in seen.detached.values() if node.successor]
     return _recreate(resource, seen, outdated[0]) if outdated else PASS
 
 
-def _take_back(seen: Assessment, nodes: Sequence[DetachedNode]) -> Step:
+def take_back(seen: Assessment, nodes: Sequence[DetachedNode]) -> Step:
+    """Let detached nodes own the slots of their former primary, or of themselves."""
     names = _names(nodes)
     if away := _why_unknown(seen):
         message = (
@@ -85,11 +87,11 @@ def _forget(seen: Assessment, node: DetachedNode) -> Forget:
     knowing = [
         member.id
         for member in seen.view.reachable_nodes
-        if node.owner in seen.view.nodes
-        and seen.view.nodes[node.owner].is_known_to(member.id)
-        and member.primary != node.owner
+        if node.former in seen.view.nodes
+        and seen.view.nodes[node.former].is_known_to(member.id)
+        and member.primary != node.former
     ]
-    return Forget(seen.secrets.access, node.owner, tuple(map(seen.at, knowing)))
+    return Forget(seen.secrets.access, node.former, tuple(map(seen.at, knowing)))
 
 
 def _claim(seen: Assessment, node: DetachedNode, number: int) -> TakeBack:

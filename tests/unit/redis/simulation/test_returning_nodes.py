@@ -14,10 +14,12 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
-from tests.support.redis.scenarios import DISKS, NAME, OLD, OTHER, REDIS, cluster, in_memory
+from tests.support.plays import ready, run
+from tests.support.redis.scenarios import DISKS, NAME, OLD, OTHER, REDIS, cluster, in_memory, recovery_confirmed
 from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.database import FakeRedis
 from tests.unit.redis.simulation.guard import values
+from tests.unit.redis.simulation.losses import destroyed, shard_of
 from tests.unit.redis.simulation.moving_slots import Shape, healed, of_migration, redis_of, settled, start_of
 from tests.unit.redis.simulation.node import slot_of
 from tests.unit.redis.simulation.process import Process
@@ -139,6 +141,25 @@ async def test_node_that_lost_its_nodes_conf_is_adopted_with_its_data(replicas: 
     reason = accessors.condition(found, conditions.READY)["reason"]
     assert reason != "SlotsLost", "a confirmed recovery would serve the slots empty"
     await healed(play)
+
+
+async def test_replica_that_lost_its_nodes_conf_serves_its_keys_only_with_consent() -> None:
+    """Clients wrote to the lost primary while the replica did not run, which takes itself for the owner."""
+    play = await begun(cluster(6))
+    redis = redis_of(play.world)
+    primary, replica = shard_of(redis)
+    redis.failing[replica] = "NodeLost"
+    redis.stop(redis.named(replica), "killed")
+    redis.lose_identity(replica)
+    await idle(play, 10)
+    await run(play, (*destroyed([primary]), later(30)))
+    redis.failing.clear()
+    await run(play, (later(30), later(30)))
+    assert ready(play)["reason"] == "SlotsLost"
+    assert f"{replica} can serve slots" in ready(play)["message"]
+    await run(play, (recovery_confirmed(), later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    redis.guard.require_resolved(redis)
 
 
 async def test_all_pods_of_a_cluster_exchange_their_addresses() -> None:

@@ -14,6 +14,7 @@ from operators.redis.lifecycles import NodeState
 from operators.redis.observe import Observed
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps import data_loss_recovery
+from tests.unit.redis.steps.test_data_loss_recovery import ON_HOSTS
 from tests.unit.redis.steps.test_membership_repair import lost
 from tests.unit.redis.world import ABSENT, At, acts, address, formed, node_id, of, plan, replica, world
 
@@ -162,11 +163,25 @@ def test_data_of_a_node_whose_slots_another_node_owns_for_another_reason_is_kept
     assert not [act for act in acts(made.actions) if act.startswith("delete")]
 
 
-def test_replica_takes_the_slots_if_its_primary_lost_its_data() -> None:
-    made = plan(*detached(3, lost(P0, 0), P1, P2, replace(R0, up=False, failed=True), R1, R2))
-    assert [call.id for call in of(made.actions, "Forget")] == [node_id(0)]
-    assert made.verdict.reason == "IdentityLost"
-    assert "recovery" not in made.status
+@pytest.mark.parametrize("on_hosts", [False, True], ids=["lost", "on another host"])
+def test_replica_takes_the_slots_of_its_lost_primary_only_with_consent(on_hosts: bool) -> None:
+    """A replica that was not connected since it lost nodes.conf may lack any number of writes."""
+    where = ON_HOSTS if on_hosts else {}
+    known = (lost(P0, 0, pod=on_hosts), P1, P2, replace(R0, up=False, failed=True), R1, R2)
+    (call,) = of(plan(*detached(3, *known, **where)).actions, "Forget")
+    assert call.id == node_id(3), "members would take its epoch for that of its former id, at the same address"
+    at = (*known[:3], replace(R0, up=False, member=False), *known[4:])
+    made = plan(*detached(3, *at, **where))
+    assert (acts(made.actions), made.verdict.reason) == ([], "DataAway" if on_hosts else "SlotsLost")
+    assert "demo-3 can serve slots 0-5460 with older keys, without later writes" in made.verdict.message
+    assert "demo-3 lost" not in made.verdict.message
+    loss = made.status["recovery"]
+    assert loss["older"] == [node_id(3, 1)]
+    agreed: dict[str, Any] = {"recovery": {"confirm": loss["token"]}, "status": {"recovery": loss}, **where}
+    (call,) = of(plan(*detached(3, *at, **agreed)).actions, "TakeBack")
+    assert (call.id, str(call.slots)) == (node_id(3, 1), P0.slots)
+    (call,) = of(plan(*detached(3, *at, epoch=9, **agreed)).actions, "Meet")
+    assert call.id == node_id(3, 1)
 
 
 def test_all_nodes_that_lost_nodes_conf_form_the_cluster_again() -> None:
