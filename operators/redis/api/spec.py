@@ -118,12 +118,13 @@ class Metrics(SpecModel):
 
 
 class Recovery(SpecModel):
-    """Confirmation of a data loss, after a primary was lost together with all of its replicas."""
+    """Confirmation of a data loss, after a primary was lost together with all replicas that had its newest keys."""
 
     confirm: Annotated[str, Field(max_length=64)] = Field(
         description="Value of status.recovery.token. Confirms that the keys of the slots in status.recovery are lost: "
-        "other primaries serve these slots again, empty. The consent ends with that loss; a value that stays here "
-        "confirms no later one."
+        "nodes in status.recovery.older serve their slots again with older keys, without the writes since the last "
+        "failover; other primaries serve all other slots, empty. The consent ends with that loss; a value that stays "
+        "here confirms no later one."
     )
 
 
@@ -219,7 +220,8 @@ class RedisClusterSpec(PodSettings, PodExtensions):
     )
     recovery: Recovery | None = Field(
         None,
-        description="Confirmation of a data loss, after a primary was lost together with all of its replicas.",
+        description="Confirmation of a data loss: a primary was lost together with all replicas that had its newest "
+        "keys. Its slots can be served again, either empty or with older keys of the primary that it took over from.",
     )
     network: Network = Field(default_factory=Network, description=NETWORK)
     pod_disruption_budget: PodDisruptionBudget | None = Field(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from operators.redis.api.memory import parse_memory
 from operators.redis.api.pod_template import normalized_affinity
 from operators.redis.api.reserved_directives import FORM, RESERVED
-from operators.redis.api.spec import DEFAULT_EXPORTER, RedisClusterSpec
+from operators.redis.api.spec import DEFAULT_EXPORTER, Recovery, RedisClusterSpec
 from operators.redis.slots.slot_planner import Strategy
 from shared.api.spec import InvalidSpec
 from tests.support.redis.cases import SEED, SEED_POD
@@ -189,3 +189,11 @@ def test_pods_are_replaced_unless_strategy_is_on_delete(kind: str | None, rolls:
 def test_reserved_directives_are_unique_and_well_formed() -> None:
     assert len(set(RESERVED)) == len(RESERVED) > 50
     assert all(re.fullmatch(FORM, directive) for directive in RESERVED)
+
+
+def test_description_of_the_consent_names_both_outcomes() -> None:
+    """The token of a loss that names nodes with older keys lets these serve them; any other one empties the slots."""
+    for of in (RedisClusterSpec.model_fields["recovery"], Recovery.model_fields["confirm"]):
+        assert of.description
+        assert "older keys" in of.description
+        assert "empty" in of.description
