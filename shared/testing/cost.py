@@ -26,6 +26,7 @@ import ctypes
 import gc
 import itertools
 import re
+import signal
 import sys
 import threading
 import time
@@ -94,24 +95,24 @@ class _Watch:
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
         self._loop = asyncio.get_running_loop()
-        self._main = threading.get_ident()
         self._sample = ""
-        self._ended = threading.Event()
-        self._sampler = threading.Thread(target=self._take_samples, name="cost", daemon=True)
 
     def __enter__(self) -> None:
         self._start()
-        self._sampler.start()
+        self._handler = signal.signal(signal.SIGPROF, self._take_sample)
+        signal.siginterrupt(signal.SIGPROF, False)
+        signal.setitimer(signal.ITIMER_PROF, _SAMPLE_SECONDS, _SAMPLE_SECONDS)
 
     def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, self._handler)
         self._note()
         self._timer.cancel()
-        self._ended.set()
-        self._sampler.join()
 
     def _start(self) -> None:
         self._timer = self._loop.call_later(_TICK_SECONDS, self._tick)
         self._began = _Moment()
+        self._sample = ""
 
     def _tick(self) -> None:
         self._note()
@@ -121,26 +122,25 @@ class _Watch:
         """End an occupation."""
         if self._began.cpu_seconds() > max(self._cost.seconds, _SAMPLE_SECONDS):
             # A thread that has just released the interpreter's lock is still where it had it.
-            where = "\nand at its end:\n".join(filter(None, (self._sample, self._frames())))
+            where = "\nand at its end:\n".join(filter(None, (self._sample, _frames(sys._getframe()))))
             if (spent := self._began.occupied_seconds()) > self._cost.seconds:
                 self._cost.seconds, self._cost.where = spent, where
         else:
             self._cost.seconds = max(self._cost.seconds, self._began.cpu_seconds())
-        self._sample = ""
 
-    def _take_samples(self) -> None:
-        """Record where a long occupation is. A call of C is seen when it returns."""
-        while not self._ended.wait(_SAMPLE_SECONDS):
-            if (began := self._began).cpu_seconds() > _SAMPLE_SECONDS:
-                frames = self._frames()
-                if began is self._began:
-                    self._sample = self._sample or frames
+    def _take_sample(self, _signal: int, frame: FrameType | None) -> None:
+        """Record where a long occupation is. A call of C is seen when it returns.
 
-    def _frames(self) -> str:
-        """Return the innermost frames of all threads but the sampler, those of the event loop first."""
-        frames = {thread: frame for thread, frame in sys._current_frames().items() if thread != self._sampler.ident}
-        first = frames.pop(self._main)
-        return "\nwhile another thread is in:\n".join(map(_innermost, [first, *frames.values()]))
+        The signal follows CPU time: another thread would have to wait for a CPU, and could come too late.
+        """
+        if frame is not None and not self._sample and self._began.cpu_seconds() > _SAMPLE_SECONDS:
+            self._sample = _frames(frame)
+
+
+def _frames(main: FrameType) -> str:
+    """Return the innermost frames of all threads, those of the event loop first."""
+    others = [frame for thread, frame in sys._current_frames().items() if thread != threading.get_ident()]
+    return "\nwhile another thread is in:\n".join(map(_innermost, [main, *others]))
 
 
 class _Moment:
