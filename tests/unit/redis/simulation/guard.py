@@ -106,7 +106,7 @@ class Guard:
 
     def lost(self, redis: FakeRedis, node: Node) -> None:
         """Extend the budget by what is lost with a disk, which is deleted already."""
-        self._extend(redis, node, node.keys, _disks(redis, node), deleted=True)
+        self._extend(redis, node, node.keys, [], deleted=True)
 
     def rolled_back(self, redis: FakeRedis, node: Node, had: Mapping[bytes, Entry]) -> None:
         """Extend the budget by what a disk no longer has of the slots that its node owns."""
@@ -120,6 +120,8 @@ class Guard:
         Args:
             had: keys of the node before.
             copies: nodes that may serve the keys from now on; without any, all other disks, and that of the node.
+                A node of another shard that lacks a key has not deleted it, if a disk of this shard is left. A snapshot
+                of a disk that no pod of the cluster uses keeps nothing.
             deleted: whether the node's disk no longer exists.
         """
         if self.disabled:
@@ -128,7 +130,10 @@ class Guard:
         for keys in list(self.unconfirmed.get(node.id, {}).values())[:-1]:
             exposed |= keys
         owned = redis.owners(node.cluster).get(node.id, 0)
-        everywhere = _disks(redis, node) if deleted else [node, *_disks(redis, node)]
+        everywhere = [each for each in _disks(redis, node) if each.cluster == node.cluster]
+        if not deleted:
+            everywhere.insert(0, node)
+        shard = [each for each in everywhere if each is node or self._is_copy(each, node)]
         for key, record in self.records.items():
             slot = slot_of(key)
             if key in exposed:
@@ -136,9 +141,17 @@ class Guard:
             if owned >> slot & 1 and slot in node.migrating and self._is_kept(redis, key, node.migrating[slot]):
                 record.revived |= {copy.keys[key].number for copy in copies if key in copy.keys}
             elif owned >> slot & 1 or (slot in node.importing and not self._is_at_owner(redis, key, node)):
-                self._lower(redis, key, copies or everywhere)
+                self._lower(
+                    redis,
+                    key,
+                    copies or [each for each in everywhere if not shard or each in shard or key in each.keys],
+                )
             elif key in had and not any(self._holds(redis, key, other) for other in everywhere):
                 self._lower(redis, key, everywhere)
+
+    def _is_copy(self, node: Node, primary: Node) -> bool:
+        """Whether a node has, or had, the keys of a primary as its replica."""
+        return bool(node.id) and primary.id in (node.me.primary, self.copies.get(node.id))
 
     def _lower(self, redis: FakeRedis, key: bytes, copies: Iterable[Node]) -> None:
         entries = [copy.keys.get(key) for copy in copies]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from operators.redis.client.errors import Refused
 from shared.testing.harness.scenario import Unsafe
 from tests.support.redis.recorded_conformance import ELECTED, SEEN
-from tests.unit.redis.simulation.client import KEYS, Entry
+from tests.unit.redis.simulation.client import KEYS, OLD_KEYS, Entry
 from tests.unit.redis.simulation.guard import named_slots
 from tests.unit.redis.simulation.lab import GuardedLab
 from tests.unit.redis.simulation.ledger import Branch, State
@@ -105,6 +107,40 @@ async def test_writes_of_a_cut_off_primary_may_be_lost(lab: GuardedLab) -> None:
     await lab.wait(2 * SEEN)
     assert not lab.redis.violations
     assert lab.process("c").node.me.primary == lab.id("f")
+
+
+async def test_copy_of_another_cluster_does_not_keep_what_a_server_without_persistence_had(lab: GuardedLab) -> None:
+    """A snapshot of a volume is served by no server of the cluster."""
+    redis = lab.redis
+    primary = lab.process("c")
+    primary.settings["appendonly"] = "no"
+    key = next(key for key in OLD_KEYS if key in primary.node.keys)
+    copied = copy.deepcopy(primary.node)
+    copied.cluster = "a copy"
+    await lab.stop("f")
+    await lab.wipe("f")
+    redis.disks["snapshot"] = copied
+    await lab.stop("c")
+    record = redis.guard.records[key]
+    assert all(branch.found(None, redis.now) for branch in record.branches)
+
+
+async def test_nodes_of_other_shards_have_not_deleted_the_keys_that_a_late_replica_has(lab: GuardedLab) -> None:
+    """The replica takes over from a primary that lost its disk, with all writes up to the last one it received."""
+    redis = lab.redis
+    replica = lab.process("f")
+    key = next(key for key in OLD_KEYS if key in lab.keys("c"))
+    older = replica.node.keys[key]
+    redis.lagging.add("demo-f")
+    replica.linked, replica.since = False, None  # restarted, and has not reached its primary since
+    assert redis.client.send(redis, key, "DEL")
+    assert redis.client.send(redis, key, "SET")
+    await lab.stop("c")
+    [branch] = redis.guard.records[key].branches
+    assert branch.floor == branch.head.number, "the disk of the primary has everything"
+    await lab.wipe("c")
+    assert branch.found(older, redis.now)
+    assert branch.floor == older.number, "nothing older may be found"
 
 
 def test_budget_ends_at_the_newest_copy() -> None:
