@@ -85,7 +85,7 @@ def _forget(redis: FakeRedis, process: Process, words: Words) -> str:
     node.forget(other.id)
     if (forgotten := redis.node(other.id)) is not None:
         redis.delete_directory(forgotten)
-    redis.done["forgotten"] += 1
+    redis.done["forgotten"] += not other.in_handshake
     return "OK"
 
 
@@ -264,7 +264,7 @@ def _reset(redis: FakeRedis, process: Process, words: Words) -> str:
 
 def _known(process: Process, word: bytes, otherwise: str) -> Known:
     found = process.node.known.get(word.decode())
-    if found is None or found.in_handshake:
+    if found is None:
         raise Refused(otherwise.format(word.decode()))
     return found
 

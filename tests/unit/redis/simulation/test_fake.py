@@ -44,6 +44,14 @@ async def test_manual_failover_loses_no_write(lab: GuardedLab) -> None:
     assert lab.redis.counts()["failovers"] == 1
 
 
+async def test_handshake_that_has_not_ended_can_be_cancelled(lab: GuardedLab) -> None:
+    """CLUSTER FORGET accepts the id of a handshake: clusterStartHandshake adds it to the nodes that it looks up."""
+    await lab.cluster("a", "MEET", "10.9.9.9", 6379)
+    [handshake] = [known for known in lab.process("a").node.others if known.in_handshake]
+    await lab.cluster("a", "FORGET", handshake.id)
+    assert handshake.id not in lab.process("a").node.known
+
+
 async def test_lagging_replica_is_not_promoted_and_its_primary_resumes(lab: GuardedLab) -> None:
     lab.redis.lagging.add("demo-f")
     await lab.wait(1)
