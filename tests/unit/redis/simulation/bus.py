@@ -99,6 +99,8 @@ def receive(redis: FakeRedis, process: Process, message: Message, *, meets: bool
     """Process a PING or MEET."""
     node = process.node
     sender = node.known.get(message.id)
+    if sender is not None:
+        sender.last_data = redis.now
     if meets and sender is None:
         start_handshake(process, message.source, message.port, message.bus, redis.now, meets=False)
     if meets:
@@ -119,9 +121,11 @@ def receive_pong(redis: FakeRedis, process: Process, contacted: Known, message: 
     node = process.node
     if contacted.id not in node.known:
         return  # forgotten in the meantime
+    there = node.known.get(message.id)
+    if there is not None:
+        there.last_data = redis.now
     if contacted.in_handshake:
         del node.known[contacted.id]
-        there = node.known.get(message.id)
         if there is not None:
             if there.id != node.id:
                 _update_address(process, there, contacted.address, contacted.port, contacted.bus)

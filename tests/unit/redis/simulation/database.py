@@ -419,6 +419,7 @@ class FakeRedis:
             for known in process.node.known.values():
                 known.last_response += seconds
                 known.last_message += seconds
+                known.last_data += seconds
                 known.reports = {node_id: since + seconds for node_id, since in known.reports.items()}
 
     def settle(self, action: str) -> None:

@@ -43,7 +43,8 @@ def tick(redis: FakeRedis, process: Process) -> None:
             ping(redis, process, known)
     meet_again(redis, process)
     for known in node.others:
-        if not known.flags & {NOADDR} and not known.in_handshake and redis.now - known.last_response > process.timeout:
+        latest = max(known.last_response, known.last_data)
+        if not known.flags & {NOADDR} and not known.in_handshake and redis.now - latest > process.timeout:
             if not known.unhealthy:
                 known.flags.add(SUSPECTED)
             mark_failed_by_majority(redis, process, known)

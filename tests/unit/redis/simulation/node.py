@@ -52,6 +52,7 @@ class Known:
         failed: time at which FAILED was set.
         reports: time of the last failure report, by the reporting primary.
         bus: port of the cluster bus.
+        last_data: time of its last message of any kind.
         last_message: time of its last message, other than an answer: without any, there is no link from it.
         meets: whether messages to it are MEET until it answers, which makes the receiver add the sender.
         offset: last known replication offset.
@@ -67,6 +68,7 @@ class Known:
     flags: set[str] = field(default_factory=set)
     last_response: float = 0.0
     last_message: float = 0.0
+    last_data: float = 0.0
     failed: float = 0.0
     reports: dict[str, float] = field(default_factory=dict)
     meets: bool = False

@@ -52,6 +52,23 @@ async def test_handshake_that_has_not_ended_can_be_cancelled(lab: GuardedLab) ->
     assert handshake.id not in lab.process("a").node.known
 
 
+async def test_nodes_that_had_lost_each_others_address_are_not_suspected_when_they_meet_again(lab: GuardedLab) -> None:
+    """A node does not contact one whose address another node has (noaddr), nor suspects it. A message counts as much
+    as an answer: `node_delay` in clusterCron, `data_received` in clusterProcessPacket in cluster.c of Redis 7.0.
+    """
+    one, other = lab.process("a").node, lab.process("b").node
+    for known in (one.known[other.id], other.known[one.id]):
+        known.address = ""
+        known.flags.add("noaddr")
+    await lab.wait(SEEN)
+    assert "noaddr" in one.known[other.id].flags
+    await lab.cluster("a", "MEET", *lab.address("b"))
+    for _ in range(20):
+        await lab.wait(0.25)
+        assert not {"fail?", "fail"} & (one.known[other.id].flags | other.known[one.id].flags)
+    assert not one.known[other.id].flags
+
+
 async def test_lagging_replica_is_not_promoted_and_its_primary_resumes(lab: GuardedLab) -> None:
     lab.redis.lagging.add("demo-f")
     await lab.wait(1)
