@@ -602,6 +602,8 @@ class Course:
         await self._mount()
         await self._put_back()
         await self._come_up()
+        if self.opened:
+            await self.go(self._closed())
         for _ in range(8):
             await self.go(later(60))
             if self.ready["reason"] == "Ready":
@@ -619,18 +621,25 @@ class Course:
             await self._require_still()
 
     def _given_back(self) -> ScenarioStep:
-        """Delete the claims of other users, and close the slots that a user opened."""
+        """Delete the claims of other users."""
 
         def act(stage: Stage) -> None:
             for claim in stage.find(PERSISTENT_VOLUME_CLAIM):
                 if not claim["metadata"].get("labels"):
                     stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, claim["metadata"]["name"])
-            for slot in self.opened:
-                for process in self.servers:
+
+        return ScenarioStep("users take back their claims", act)
+
+    def _closed(self) -> ScenarioStep:
+        """Close the slots that a user opened, at all nodes: those whose disk was away are back with open slots."""
+
+        def act(_: FakeRedis) -> None:
+            for process in self.servers:
+                for slot in self.opened:
                     process.node.migrating.pop(slot, None)
                     process.node.importing.pop(slot, None)
 
-        return ScenarioStep("users take back their claims and close their slots", act)
+        return to_redis(f"the user closes slot {', '.join(map(str, sorted(self.opened)))}", act)
 
     def _require_converged(self) -> None:
         shape = next(shape for shape in self.redis.state() if shape["nodes"])
