@@ -26,6 +26,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple, NoReturn
 
 from shared.api.spec import MAX_ERRORS, Admission
+from shared.kubernetes.encoding import is_deeper
 from shared.kubernetes.kinds import Obj
 from shared.observability import metrics
 from shared.observability.http_messages import Request, Response
@@ -275,7 +276,7 @@ def _read(body: bytes, known: Mapping[Any, Admission]) -> AdmissionRequest:
         review, sizes = _parse(body)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {str(error)[:MAX_QUOTED_CHARACTERS]}") from None
-    if _is_deeper(review, MAX_DEPTH):
+    if is_deeper(review, MAX_DEPTH):
         raise BadRequest(f"the body has more than {MAX_DEPTH} levels. Remove some from the resource.")
     if not isinstance(review, dict) or (review.get("apiVersion"), review.get("kind")) != (API_VERSION, KIND):
         given = _versioned(review.get("kind"), review.get("apiVersion")) if isinstance(review, dict) else "another type"
@@ -409,21 +410,6 @@ def _no_number(text: str) -> NoReturn:
 
 
 _read_value: _Reader = json.JSONDecoder(parse_int=_integer, parse_float=_fraction, parse_constant=_no_number).raw_decode
-
-
-def _is_deeper(value: object, depth: int) -> bool:
-    """Return whether a value has more levels of containers: recursive functions will read it."""
-    level = [value]
-    for _ in range(depth + 1):
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def _versioned(kind: Any, version: Any) -> str:

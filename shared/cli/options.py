@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shared.kubernetes.client import SERVICE_ACCOUNT
+from shared.kubernetes.encoding import decode
 from shared.kubernetes.kinds import Obj
 from shared.observability import logs
 from shared.runtime.options import Flag, Options
@@ -292,7 +292,7 @@ def _certificates(text: str) -> str:
 def _peers(text: str) -> tuple[Obj, ...]:
     form = 'use a list of peers such as [{"podSelector":{"matchLabels":{"app":"operator"}}}]'
     try:
-        peers = json.loads(text or "[]")
+        peers = decode(text or "[]")
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not JSON ({error}): {form}") from None
     if not isinstance(peers, list) or not all(isinstance(peer, dict) and peer for peer in peers):

@@ -6,8 +6,9 @@ not quoted, because they may contain parts of a user's configuration.
 
 from __future__ import annotations
 
-import json
 import re
+
+from shared.kubernetes.encoding import decode
 
 MAX_LENGTH = 300
 """Length, in characters, after which a quoted line is cut."""
@@ -34,7 +35,7 @@ def exit_reason(message: str) -> str:
 def _entry(line: str) -> tuple[str, str] | None:
     """Return the level and the text of a JSON line: its message, and its error if it has one."""
     try:
-        found = json.loads(line)
+        found = decode(line)
     except ValueError:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("msg"), str):

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
 import pytest
 
-import operators
 from operators.etcd.client import gateway
 from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.server import Access as EtcdAccess
 from operators.etcd.client.server import Endpoint as Member
+from operators.memcached.client import attestation
 from operators.memcached.client import server as memcached
 from operators.memcached.client.errors import MemcachedError
 from operators.redis.client import connection as redis
@@ -27,6 +28,7 @@ from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.server import Access as RedisAccess
 from operators.redis.client.server import Endpoint as Node
 from shared.testing import cost
+from tests.support.paths import REPOSITORY
 
 MIB = 1024 * 1024
 
@@ -155,6 +157,29 @@ def http(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
+async def of_a_sidecar(port: int) -> AsyncIterator[Awaitable[object]]:
+    yield attestation.fetch("127.0.0.1", port, "nonce")
+
+
+def attested(version: bytes) -> bytes:
+    return http(b'{"serves":true,"certificate":"","users":"","error":"","version":%s}' % version)
+
+
+SIDECAR: Mapping[str, bytes] = {
+    "deep arrays": http(b"[" * 9_999),
+    "deep objects": http(b'{"a":' * 1_900),
+    "deep version": attested(b"[" * 900 + b"]" * 900),
+    "version of many items": attested(b"[" + b"0," * 4_900 + b"0]"),
+    "number of 9,000 digits": attested(b"1" * 9_000),
+    "bytes that are not text": attested(b'"' + b"\xff" * 9_000 + b'"'),
+    "long status": b"HTTP/1.1 " + b"x" * 16_000 + b" OK\r\n\r\n",
+    "many headers": b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000,
+    "header without an end": b"HTTP/1.1 200 OK\r\nA: " + b"x" * MIB,
+    "length of 9,999 digits": b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 9_999 + b"\r\n\r\n",
+    "body that ends early": b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n{",
+}
+
+
 HEADER = b'"header":{"cluster_id":"1","member_id":"2"}'
 ETCD: Mapping[str, bytes] = {
     "deep arrays": http(b"[" * 200_000),
@@ -189,6 +214,7 @@ ENDLESS = {"body without an end", "line without an end", "string of 64 MiB", "st
 Requests = Callable[[int], AsyncIterator[Awaitable[object]]]
 SERVERS: Mapping[str, tuple[Requests, type[Exception], Mapping[str, bytes]]] = {
     "memcached": (of_memcached, MemcachedError, MEMCACHED),
+    "sidecar of memcached": (of_a_sidecar, MemcachedError, SIDECAR),
     "redis": (of_redis, RedisError, REDIS),
     "etcd": (of_etcd, EtcdError, ETCD),
 }
@@ -199,8 +225,16 @@ CASES = [
 ]
 
 
-def test_servers_of_each_operator_are_attacked() -> None:
-    assert SERVERS.keys() == {operator.name for operator in operators.installed()}
+CLIENTS = {"memcached/client/server", "memcached/client/attestation", "redis/client/connection", "etcd/client/http"}
+"""Modules that open connections to servers, of which each is attacked."""
+
+_OPENS = re.compile(r"open_connection\(|create_connection\(|[^n_]Connection\(|TCPConnector\(")
+
+
+def test_every_client_of_servers_is_attacked() -> None:
+    clients = {path for path in (REPOSITORY / "operators").glob("*/client/*.py") if _OPENS.search(path.read_text())}
+    assert {str(path.relative_to(REPOSITORY / "operators").with_suffix("")) for path in clients} == CLIENTS
+    assert len(SERVERS) == len(CLIENTS)
 
 
 @pytest.mark.parametrize(("operator", "name"), CASES)

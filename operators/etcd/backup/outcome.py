@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from operators.etcd.reasons import INTERRUPTED, PROGRAM_FAILED, REASONS
+from shared.kubernetes.encoding import decode
 from shared.kubernetes.kinds import Obj
 from shared.status.reasons import NO_REASON, Reason
 
@@ -72,7 +72,7 @@ def _failure(reported: Obj, end: Obj) -> tuple[Reason, str]:
 def _result(end: Obj) -> Obj:
     """Return the termination message of a container as JSON; empty if program.py did not write it."""
     try:
-        found = json.loads(end.get("message") or "{}")
+        found = decode(end.get("message") or "{}")
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

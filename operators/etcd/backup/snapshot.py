@@ -12,6 +12,7 @@ from datetime import datetime
 from operator import itemgetter
 
 from operators.etcd.backup.store import NotASnapshot, SnapshotCorrupt
+from shared.kubernetes.encoding import decode
 
 _SECTOR_BYTES = 512
 """A bbolt file has whole pages; the remainder of a division by this size is etcd's checksum (as in etcdutl)."""
@@ -110,7 +111,7 @@ class Record:
         Raises:
             ValueError: the text is not a record.
         """
-        found = json.loads(text)
+        found = decode(text)
         if not isinstance(found, dict):
             raise ValueError("the text is not a JSON object")  # noqa: TRY004
         try:
@@ -120,7 +121,7 @@ class Record:
         for field in dataclasses.fields(cls):
             value = getattr(record, field.name)
             if type(value).__name__ != field.type:
-                raise ValueError(f"{field.name} is {value!r}")
+                raise ValueError(f"{field.name} is not of type {field.type}")
         return record
 
 

@@ -34,6 +34,7 @@ from operators.etcd.backup.store import (
 from operators.etcd.backup.volume import Volume, sync_directory
 from operators.etcd.client.server import Server
 from shared.kubernetes.accessors import rfc3339
+from shared.kubernetes.encoding import decode
 
 log = logging.getLogger(__name__)
 
@@ -300,7 +301,7 @@ def _finish(made: Path, token: str) -> None:
 def _mark(data: Path) -> str:
     """Return the token of the restore that created the data; empty if there is none."""
     try:
-        return str(json.loads((data / MARK).read_text())["token"])
+        return str(decode((data / MARK).read_text())["token"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from http import HTTPStatus
@@ -14,6 +13,7 @@ from aiohttp.http_exceptions import LineTooLong
 from operators.etcd.client import responses
 from operators.etcd.client.errors import EtcdError, Unreachable
 from operators.etcd.client.server import Access, Endpoint
+from shared.kubernetes.encoding import decode
 from shared.observability import tracing
 from shared.pki import verify
 
@@ -207,7 +207,7 @@ class Wire:
 
 
 def _json(read: Callable[[Any], Answer]) -> Callable[[bytes], Answer]:
-    return lambda text: read(json.loads(text))
+    return lambda text: read(decode(text))
 
 
 def _cause(path: str, error: BaseException, *, uses_tls: bool) -> str:

@@ -10,7 +10,6 @@ Every parser raises one of `MALFORMED` if the response is not of etcd.
 from __future__ import annotations
 
 import base64
-import json
 import re
 from typing import Any
 
@@ -28,8 +27,9 @@ from operators.etcd.client.errors import (
     Unsupported,
 )
 from operators.etcd.client.server import Alarm, EndpointStatus, HashKV, Member, Members, RaftProgress
+from shared.kubernetes.encoding import decode
 
-MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 MAX_MEMBERS, MAX_TEXTS, MAX_TEXT = 100, 100, 1024
 """Maximum number of members, of alarms and errors, and length of a text; etcd advises at most seven members."""
@@ -102,8 +102,8 @@ def refusal(body: bytes) -> tuple[type[EtcdError], str]:
 def _is_from_etcd(body: bytes) -> bool:
     """Whether etcd sent the error; otherwise its gateway, which did not reach the server, or another server did."""
     try:
-        return bool(json.loads(body).get("code") != _UNAVAILABLE)
-    except (ValueError, AttributeError, RecursionError):
+        return bool(decode(body).get("code") != _UNAVAILABLE)
+    except (ValueError, AttributeError):
         return False
 
 
@@ -111,10 +111,10 @@ def _error_text(body: bytes) -> str:
     """Return the message of an error: `message` from 3.6 on, `error` before; one level deeper in a stream."""
     text = body.decode(errors="replace").strip()
     try:
-        found = json.loads(text)
+        found = decode(text)
         while isinstance(found, dict):
             found = found.get("message") or found["error"]
-    except (ValueError, LookupError, RecursionError):
+    except (ValueError, LookupError):
         found = text
     shown = " ".join(str(found).split())
     return shown if len(shown) <= 300 else f"{shown[:300]}…"
@@ -214,7 +214,7 @@ def token(answer: Any) -> str:
 
 def piece(line: bytes) -> tuple[bytes, int]:
     """Parse a line of /v3/maintenance/snapshot: some bytes, and the number of remaining bytes."""
-    result = json.loads(line)["result"]
+    result = decode(line)["result"]
     return base64.b64decode(result.get("blob", ""), validate=True), _number(result, "remaining_bytes")
 
 

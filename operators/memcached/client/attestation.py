@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import json
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from operators.memcached.client.errors import TimedOut, UnexpectedAnswer, Unreachable
 from shared.kubernetes.addresses import host_port
+from shared.kubernetes.encoding import decode
 
 TIMEOUT_SECONDS = 3.0
 """Time limit of the whole request."""
@@ -80,9 +80,10 @@ async def fetch(host: str, port: int, nonce: str) -> Attestation:
         status = head.split(" ", 2)[1]
         if status != str(HTTPStatus.OK.value):
             raise ValueError(f"status {status}")
-        found = json.loads(body)
-        return Attestation(
-            bool(found["serves"]), *(str(found[key])[:256] for key in ("version", "certificate", "users", "error"))
-        )
+        found = decode(body)
+        texts = [found[key] for key in ("version", "certificate", "users", "error")]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("a value is not a text")
+        return Attestation(bool(found["serves"]), *(text[:256] for text in texts))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise UnexpectedAnswer(f"{address} is not the sidecar of a server: {str(error)[:100]}.") from None

@@ -44,6 +44,7 @@ from operators.redis.objects.names import (
     REPLICATION_PASSWORD_KEY,
 )
 from operators.redis.objects.redis_conf import USERS_KEY
+from shared.kubernetes.encoding import decode
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
 
@@ -100,9 +101,9 @@ class Passwords:
         try:
             former = tuple(
                 Former(str(each["password"]), datetime.fromisoformat(each["until"]))
-                for each in json.loads(content.get(FORMER, "[]")[:MAX_FORMER_BYTES])
+                for each in decode(content.get(FORMER, "[]")[:MAX_FORMER_BYTES])
             )
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError):
             return None
         replication = content.get(REPLICATION_PASSWORD_KEY, "")
         return cls(

@@ -14,6 +14,7 @@ import binascii
 import json
 from typing import NamedTuple
 
+from shared.kubernetes.encoding import decode
 from shared.kubernetes.kinds import Obj
 from shared.testing.api_server.requests import Failure, TargetedRequest, selects
 from shared.testing.api_server.store import Store
@@ -47,7 +48,7 @@ class Token(NamedTuple):
             Failure: the text is no token of this server.
         """
         try:
-            found = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+            found = decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
             return cls(int(found["rv"]), str(found["start"]))
         except (binascii.Error, ValueError, TypeError, KeyError) as error:
             message = f"invalid continue token: continue key is not valid: {error}"

@@ -29,7 +29,7 @@ def test_termination_message_of_the_last_container_is_the_result() -> None:
     assert (found.started, found.finished) == (at(BEGAN), at(ENDED))
 
 
-@pytest.mark.parametrize("result", ["", "all went well", "[7]", "null", "{}", '{"revision": 7'])
+@pytest.mark.parametrize("result", ["", "all went well", "[7]", "null", "{}", '{"revision": 7', "[" * 4096])
 def test_success_without_a_result_is_a_failure(result: str) -> None:
     """A wrong image may exit with code 0, too: only a reported result is a success."""
     found = outcome(pod(ended(result)))
@@ -46,6 +46,7 @@ def reason(status: Obj) -> tuple[str, str]:
     return found.reason, found.message
 
 
+DEEP = '{"reason":' + "[" * 900 + "]" * 900 + "}"
 KUBELET: Obj = {"reason": "DeadlineExceeded", "message": "Pod was active on the node longer than the deadline"}
 
 
@@ -59,6 +60,7 @@ KUBELET: Obj = {"reason": "DeadlineExceeded", "message": "Pod was active on the 
         ({"phase": "Failed"} | KUBELET, ("DeadlineExceeded", KUBELET["message"])),
         ({"phase": "Failed", "reason": "Evicted"}, ("Evicted", "Evicted.")),
         (ended("Traceback\nValueError: no", code=1), ("NoResult", "ValueError: no")),
+        (ended(DEEP, code=1), ("NoResult", DEEP[-1000:])),
         ({"phase": "Failed"}, ("NoResult", "The container exited with code 0, without a message.")),
     ],
 )

@@ -82,7 +82,14 @@ def test_written_record_is_parsed_without_loss() -> None:
     assert Record.from_json(RECORD.to_json()) == RECORD
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"file": 1}', RECORD.to_json().replace("true", '"yes"')])
+DEEP = "[" * 900 + "]" * 900
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", "null", '{"file": 1}', "[" * 9_999]
+    + [RECORD.to_json().replace("true", value) for value in ('"yes"', DEEP)],
+)
 def test_invalid_record_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         Record.from_json(text)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from shared.kubernetes.encoding import canonical, encode
+from shared.kubernetes.encoding import MAX_LEVELS, canonical, decode, encode
 
 TEXT = some.text(some.characters(exclude_categories=()))
 VALUES = some.recursive(
@@ -34,3 +34,22 @@ def test_every_character_and_form_of_a_number_keeps_its_text(value: Any) -> None
 @given(VALUES)
 def test_text_means_the_value(value: Any) -> None:
     assert json.loads(encode(value)) == value
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":', '[{"a":'])
+@pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 900, 100_000])
+def test_text_with_too_many_levels_is_refused_like_any_that_is_not_json(opening: str, levels: int) -> None:
+    closing = "".join({"[": "]", "{": "}"}[mark] for mark in reversed(opening) if mark in "[{")
+    for text in (opening * levels, opening * levels + "0" + closing * levels):
+        with pytest.raises(ValueError, match=r"."):
+            decode(text)
+
+
+@pytest.mark.parametrize("text", ["", "[", "NaN", "1e999", '"\ud800"', b"\xff", "[1] 2"])
+def test_text_that_is_not_json_is_refused(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode(text)
+
+
+def test_text_with_the_maximum_number_of_levels_is_read() -> None:
+    assert decode("[" * MAX_LEVELS + "]" * MAX_LEVELS)

@@ -67,6 +67,8 @@ def test_pod_has_the_kind_of_its_controller(controller: str) -> None:
         ),
         (">>> 'requirepass secret'\nBad directive or wrong number of arguments\n", "(last ended: Error)"),
         ('{"level":"info","msg":"ready"}\n[1, 2]\n', "(last ended: Error)"),
+        ('{"a":' * 2_000, "(last ended: Error)"),
+        ('{"level":"fatal","msg":"x","error":' + "[" * 900 + "]" * 900 + "}", "(last ended: Error)"),
         ("", "(last ended: Error)"),
     ],
 )
