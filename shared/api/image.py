@@ -59,7 +59,7 @@ class Image:
         """Parse a reference.
 
         The first part is a registry if it contains a dot, a colon or an upper-case letter, or is localhost; otherwise
-        it is a part of the repository in Docker Hub.
+        it is a part of the repository in Docker Hub. It may be one that no host can have (a_b.c): runtimes try it.
 
         Raises:
             ValueError: the text is not an image reference.
@@ -67,14 +67,16 @@ class Image:
         found = re.fullmatch(FORM, reference)
         if found is None:
             raise ValueError(f"{reference!r} is not an image reference")
-        registry, repository = found["registry"] or "", found["repository"]
-        if registry and not (registry == "localhost" or set(".:") & set(registry) or registry.lower() != registry):
-            registry, repository = "", f"{registry}/{repository}"
+        registry, path = found["registry"] or "", found["repository"]
+        name = f"{registry}/{path}" if registry else path
+        first, _, rest = name.partition("/")
+        is_registry = rest and (first == "localhost" or set(".:") & set(first) or first.lower() != first)
+        registry, repository = (first, rest) if is_registry else ("", name)
         image = cls(registry, repository, found["tag"] or "", found["digest"] or "")
         algorithm, _, digits = image.digest.partition(":")
         is_known = not algorithm or len(digits) == _DIGEST_LENGTHS.get(algorithm)
         is_identifier = re.fullmatch("[0-9a-f]{64}", reference)  # runtimes take it for the ID of a local image
-        is_named = _HOST.fullmatch(registry) if registry else re.fullmatch(_REPOSITORY, repository)
+        is_named = re.fullmatch(_REPOSITORY, name) or (registry and _HOST.fullmatch(registry))
         if not is_named or not is_known or is_identifier or len(image.name) > MAX_NAME_LENGTH:
             raise ValueError(f"{reference!r} is not an image reference")
         return image

@@ -121,6 +121,13 @@ def test_images_are_from_allowed_registries(name: str, field: str, spec: Obj) ->
         assert wrong.endswith("Use an image of registry.example.com/team.")
 
 
+def test_registry_that_only_runtimes_see_is_not_docker_hub() -> None:
+    """A runtime takes `evil_host.com` for a registry, though no host can have the name."""
+    policy = PlatformPolicy(allowed_registries=("docker.io",))
+    assert reviewed("memcached", policy, image="team/memcached:1").errors == ()
+    assert reviewed("memcached", policy, image="evil_host.com/memcached:1").errors != ()
+
+
 def _formatted(value: Any, prefix: str) -> Any:
     if isinstance(value, dict):
         return {key: _formatted(part, prefix) for key, part in value.items()}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from shared.api.image import Image, is_name, is_reference
+from shared.api.image import MAX_NAME_LENGTH, Image, is_name, is_reference
+from tests.support.paths import RECORDED
 
 DIGEST = "sha256:" + "0a" * 32
 
@@ -120,3 +123,26 @@ def test_text_that_a_runtime_rejects_is_no_reference(reference: str) -> None:
 @pytest.mark.parametrize(("text", "expected"), [("a/b", True), ("a:1", False), (f"a@{DIGEST}", False), ("A", False)])
 def test_name_has_neither_tag_nor_digest(text: str, expected: bool) -> None:
     assert is_name(text) is expected
+
+
+PARSED: dict[str, list[str]] = {
+    reference: parts for reference, *parts in json.loads((RECORDED / "images/references.json").read_text())
+}
+"""Name, tag and digest of references, as the Go package of the runtimes parses them (images/main.go)."""
+
+
+def test_references_are_parsed_as_the_package_of_the_runtimes_does() -> None:
+    """With another registry than the runtime's, an image would pass the list of allowed registries."""
+    assert len(PARSED) > 2_000
+    differences = {reference for reference, parts in PARSED.items() if _parsed(reference) != parts}
+    # Version 0.5 counts the registry in the length, and 0.6 does not. Runtimes have either: both accept a shorter name.
+    assert {reference for reference in differences if _parsed(reference)} == set()
+    assert all(len(PARSED[reference][0]) > MAX_NAME_LENGTH for reference in differences)
+
+
+def _parsed(reference: str) -> list[str]:
+    try:
+        image = Image.parse(reference)
+    except ValueError:
+        return []
+    return [image.name, image.tag, image.digest]
