@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from typing import TypeGuard
 
 import pytest
 
@@ -40,3 +42,17 @@ def test_each_level_runs_every_target(target: str) -> None:
         assert lines[0].endswith(f"test LEVEL={target.removeprefix('test-')}")
         lines = recipe("test")
     assert [line.split()[-1] for line in lines] == ["lint", *DIRECTORIES]
+
+
+def test_each_word_of_the_tests_on_the_oldest_kubernetes_selects_something() -> None:
+    found = re.search(r"^VERSIONED *:= (.*)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    assert found is not None
+    words = found[1].split(" or ")
+    files = list((REPOSITORY / DIRECTORIES["test-api"]).rglob("test_*.py"))
+    names = [node.name for path in files for node in ast.walk(ast.parse(path.read_text())) if _is_test(node)]
+    assert [word for word in words if not any(word in name for name in [*names, *(path.name for path in files)])] == []
+    assert all(re.fullmatch("test_[a-z_]+", word) for word in words)
+
+
+def _is_test(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
