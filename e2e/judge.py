@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from e2e.cluster.environment import forget_clusters
 from e2e.progress import Progress
 from e2e.scenarios.etcd.actions import ACTIONS, Action
 from e2e.scenarios.etcd.judge import KINDS, Verdict
@@ -63,6 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--actions", nargs="*", choices=names, default=names, help="actions (default: all)")
     parser.add_argument("--reports", type=Path, default=REPORTS, help=f"directory of reports (default: {REPORTS})")
     options = parser.parse_args(arguments)
+    forget_clusters()
     if (environment := local_environment()) is None:
         return 1
     chosen = [action for action in ACTIONS if action.name in options.actions]

@@ -23,6 +23,7 @@ from dashboards.render.page import View, load, picture
 from dashboards.render.prometheus import Prometheus as Api
 from e2e.busy import Shop
 from e2e.cluster.cluster import Cluster
+from e2e.cluster.environment import forget_clusters
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from e2e.cluster.release import operators
@@ -49,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--into", type=Path, default=REPOSITORY / "docs/pictures", help="output directory (default: docs/pictures)"
     )
     options = parser.parse_args(arguments)
+    forget_clusters()
     try:
         draw(options.minutes * 60, options.into)
     except (ClusterError, Refused, AssertionError) as error:  # the latter: a state was not reached in time

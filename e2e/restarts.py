@@ -26,6 +26,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from e2e.cluster.environment import forget_clusters
 from e2e.cluster.errors import ClusterError
 from e2e.progress import Progress
 from e2e.scenarios.redis.clients import Load
@@ -261,6 +262,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60, help="begin no restart after this time (default: 60)")
     parser.add_argument("--attacks", nargs="*", choices=list(ATTACKS), default=list(ATTACKS), help="attacks to repeat")
     options = parser.parse_args(arguments)
+    forget_clusters()
     if (environment := local_environment()) is None:
         return 1
     tally = Tally()

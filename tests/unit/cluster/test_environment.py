@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import socket
@@ -119,7 +120,32 @@ def test_scenarios_obey_the_variable_only_for_the_current_cluster(
     assert given_kubeconfig() == ("/of/the/user" if is_obeyed else str(KUBECONFIG))
 
 
-@pytest.mark.parametrize("tool", ["catalogue_age", "release"])
+@pytest.mark.parametrize("tool", ["catalogue_age", "release", "scaffold", "vocabulary"])
 def test_tools_do_not_connect(trap: Trap, tool: str) -> None:
     trap.run(sys.executable, "-m", f"tools.{tool}")
     assert trap.connections == 0
+
+
+OBEDIENT = {"e2e/cluster/__main__.py", "e2e/cluster/volumes.py"}
+"""Programs that do not forget: CLUSTER=current installs into the user's own cluster, and volumes get an address."""
+
+
+def programs() -> list[Path]:
+    """Return the modules of e2e and tools that can be started."""
+    modules = [path for package in ("e2e", "tools") for path in (REPOSITORY / package).rglob("*.py")]
+    return [each for each in modules if each.name == "__main__.py" or '__name__ == "__main__"' in each.read_text()]
+
+
+def forgets(path: Path) -> bool:
+    """Whether a program, or a package that contains it, calls `forget_clusters` before it does anything else."""
+    packages = [directory / "__init__.py" for directory in path.parents if REPOSITORY in directory.parents]
+    begin = [found for package in packages for found in ast.parse(package.read_text()).body]
+    main = [found for found in ast.parse(path.read_text()).body if getattr(found, "name", "") == "main"]
+    calls = [*begin, *(inner for function in main for inner in getattr(function, "body", ()))]
+    return any(isinstance(found, ast.Expr) and ast.unparse(found) == "forget_clusters()" for found in calls)
+
+
+def test_every_program_forgets_the_clusters_of_the_user() -> None:
+    found = {str(path.relative_to(REPOSITORY)): forgets(path) for path in programs()}
+    assert len(found) > 15
+    assert {name for name, is_forgetful in found.items() if not is_forgetful} == OBEDIENT
