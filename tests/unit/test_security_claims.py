@@ -35,8 +35,8 @@ CLAIMS: dict[str, list[str]] = {
     "author of a resource | operator": [
         f"{ADMISSION}::test_invalid_resource_is_denied_with_every_error_as_a_cause",
         f"{UNIT}/test_platform_policy.py::test_nothing_is_created_for_a_resource_that_bypassed_admission",
-        f"{HERE}::test_spec_names_no_namespace_of_an_object",
     ],
+    "A name in a spec": [f"{HERE}::test_spec_names_no_namespace_of_an_object"],
     "other clients of a namespace | operator": [
         f"{PROVENANCE}::test_seeded_secrets_are_refused_until_they_are_deleted_or_adopted",
         f"{PROVENANCE}::test_secret_that_names_the_resource_as_its_owner_is_no_proof",
@@ -47,6 +47,9 @@ CLAIMS: dict[str, list[str]] = {
     ],
     "API server | webhook": [
         f"{UNIT}/shared/pki/test_trust_watch.py::test_recreated_configurations_are_trusted_again_within_seconds",
+        f"{API}/test_webhooks.py::test_operator_owns_only_the_ca_bundle_and_restores_it",
+    ],
+    "Any pod that reaches the": [
         f"{ADMISSION}::test_defaults_are_returned_as_a_patch_once",
         f"{ADMISSION}::test_long_values_of_a_bad_request_are_not_repeated",
     ],
@@ -58,12 +61,24 @@ CLAIMS: dict[str, list[str]] = {
         f"{UNIT}/etcd/security/test_secrets.py::test_password_is_not_used_before_the_certificates_exist",
         f"{CERTIFICATES}::test_certificate_of_the_same_ca_without_a_name_of_the_resource_gets_no_password",
     ],
+    "With both": [
+        f"{CERTIFICATES}::test_certificate_of_the_same_ca_without_a_name_of_the_resource_gets_no_password",
+        "tests/containers/etcd/test_access.py::test_client_and_server_authenticate_each_other",
+        "tests/containers/redis/test_connection.py::test_both_ends_verify_the_certificate_of_the_other",
+    ],
     "clients | database": [f"{POLICIES}::test_clients_are_restricted_to_those_that_the_spec_admits"],
-    "node | node": [
-        f"{POLICIES}::test_peer_ports_admit_only_the_pods_of_the_resource_and_the_operator",
+    "`network": [f"{POLICIES}::test_clients_are_restricted_to_those_that_the_spec_admits"],
+    "node | node": [f"{POLICIES}::test_peer_ports_admit_only_the_pods_of_the_resource_and_the_operator"],
+    "Replicas of Redis authenticate with": [
         f"{UNIT}/redis/simulation/test_replication_links.py"
         "::test_replica_at_the_address_of_a_foreign_server_keeps_its_keys",
         "tests/containers/redis/test_replication_user.py::test_replica_with_its_user_keeps_its_keys_and_comes_back",
+    ],
+    "Without `tls`": [
+        f"{UNIT}/redis/test_bus_port.py::test_new_clusters_have_ports_of_their_own",
+        f"{UNIT}/redis/simulation/test_merging.py"
+        "::test_pod_with_the_former_address_of_another_cluster_does_not_join_it",
+        "tests/containers/redis/test_merging.py::test_clusters_merge_only_if_their_bus_has_the_same_port",
     ],
     "snapshot pod | store of snapshots": [
         f"{UNIT}/etcd/backup/test_program.py::test_bucket_is_accessed_with_the_keys_of_the_secret"
@@ -72,9 +87,9 @@ CLAIMS: dict[str, list[str]] = {
     "author of a resource in a namespace": [
         f"{HERE}::test_spec_has_no_field_that_gives_a_pod_rights_on_its_node",
         f"{HERE}::test_no_user_of_a_container_is_root",
-        f"{HERE}::test_spec_names_no_namespace_of_an_object",
-        HOST_PATHS,
     ],
+    "Name anything in other namespaces": [f"{HERE}::test_spec_names_no_namespace_of_an_object"],
+    "Mount host paths (unless `policy": [HOST_PATHS],
     "reader of a resource": [f"{HERE}::test_resource_contains_no_credentials"],
     "creator of Secrets in a namespace": [
         f"{PROVENANCE}::test_seeded_secrets_are_refused_until_they_are_deleted_or_adopted"
@@ -90,14 +105,19 @@ CLAIMS: dict[str, list[str]] = {
         f"{RIGHTS}::test_webhook_configurations_are_limited_to_those_of_the_operator",
     ],
     "`certificates": [f"{RIGHTS}::test_right_to_change_webhook_configurations_can_be_taken_away"],
-    "`watchNamespaces`": [
-        f"{ACCESS}::test_permissions_are_limited_to_the_watched_namespaces",
-        f"{ACCESS}::test_operator_in_one_namespace_needs_no_rights_in_the_cluster",
-    ],
+    "`watchNamespaces`": [f"{ACCESS}::test_permissions_are_limited_to_the_watched_namespaces"],
+    "One installation for each tenant": [f"{ACCESS}::test_operator_in_one_namespace_needs_no_rights_in_the_cluster"],
     "Install only the operators that": [f"{ACCESS}::test_bindings_connect_roles_and_service_accounts_of_the_chart"],
     "`rbac": [f"{RIGHTS}::test_right_to_write_secrets_can_be_taken_away"],
+    "There are then no connection": [
+        f"{UNIT}/etcd/steps/test_connection_secret.py::test_operator_without_the_right_to_write_secrets_writes_none",
+        f"{UNIT}/etcd/steps/test_generated_password.py::test_operator_without_the_right_refuses",
+        f"{UNIT}/memcached/steps/test_issuing.py::test_operator_that_may_not_write_secrets_refuses_to_issue",
+    ],
     "Images and charts of a": [
+        f"{UNIT}/tools/test_workflows.py::test_release_signs_every_artifact_with_provenance_and_sbom",
         f"{UNIT}/tools/test_release.py::test_sbom_of_each_operator_is_complete_and_reproducible",
+        f"{UNIT}/tools/test_release.py::test_every_chart_is_packaged_with_version_and_digest_the_umbrella_last",
         f"{UNIT}/charts/test_deployment.py::test_pods_run_with_the_restricted_profile_by_default",
     ],
 }
@@ -107,6 +127,7 @@ ADVICE = {
     "reader of Secrets in a namespace",
     "creator of pods in a namespace",
     "operator",
+    "Its containers can read **every",
     "Give the right to create",
     "Keep the namespace of the",
 }
@@ -114,7 +135,7 @@ ADVICE = {
 
 
 def claims() -> Iterator[str]:
-    """Yield the beginning of each row, item and paragraph of the threat model."""
+    """Yield the beginning of each row, and of each sentence outside the tables and after the first one of a cell."""
     text = (REPOSITORY / "SECURITY.md").read_text()
     model = text.partition("## Threat model")[2].partition("### Out of scope")[0]
     for section in model.split("### ")[1:]:
@@ -123,16 +144,16 @@ def claims() -> Iterator[str]:
         for block in (each.strip() for each in blocks):
             if block.startswith("|"):
                 cells = 2 if title == "Trust boundaries" else 1
-                rows = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in block.splitlines()[2:]]
-                yield from (" | ".join(re.sub(r" \(.*", "", cell) for cell in row[:cells]) for row in rows)
+                for row in block.splitlines()[2:]:
+                    found = [cell.strip() for cell in row.strip("|").split(" | ")]
+                    yield " | ".join(re.sub(r" \(.*", "", cell) for cell in found[:cells])
+                    yield from (_beginning(sentence) for cell in found for sentence in _sentences(cell)[1:])
             elif block and not block.endswith(":"):
                 yield from (_beginning(sentence) for sentence in _sentences(block))
 
 
 def _sentences(block: str) -> list[str]:
-    """Return the sentences of a paragraph that begin a claim, and of an item of a list only the first."""
-    flat = " ".join(block.split())
-    return [flat[2:]] if flat.startswith("- ") else re.split(r"(?<=\.) (?=[A-Z`])", flat)
+    return re.split(r"(?<=\.) (?=[A-Z`])", " ".join(block.split()).removeprefix("- "))
 
 
 def _beginning(sentence: str) -> str:

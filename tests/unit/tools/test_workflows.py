@@ -110,6 +110,25 @@ def test_release_waits_for_the_check_and_all_tests_and_builds_both_architectures
     assert build["with"]["platforms"] == "linux/amd64,linux/arm64"
 
 
+def test_release_signs_every_artifact_with_provenance_and_sbom() -> None:
+    found = jobs(REPOSITORY / ".github/workflows/release.yml")
+    image, publish = found["image"]["steps"], found["publish"]["steps"]
+    (build,) = [step for step in image if step.get("id") == "build"]
+    assert (build["with"]["provenance"], build["with"]["sbom"]) == ("mode=max", True)
+    attested = [step["with"] for step in image if step.get("uses", "").startswith("actions/attest@")]
+    assert [step["subject-digest"] for step in attested] == ["${{ steps.build.outputs.digest }}"] * 2
+    assert sorted("sbom-path" in step for step in attested) == [False, True]
+    signed = [step for step in image if step.get("run", "").startswith("cosign sign --yes --recursive")]
+    assert [step["env"]["DIGEST"] for step in signed] == ["${{ steps.build.outputs.digest }}"]
+    charts = [step["with"]["subject-path"] for step in publish if step.get("uses", "").startswith("actions/attest@")]
+    assert charts == ["dist/charts/*.tgz"]
+    (push,) = [step["run"] for step in publish if "cosign sign" in step.get("run", "")]
+    loop = push.partition("for chart in dist/charts/*.tgz; do")[2].partition("done")[0]
+    assert 'cosign sign --yes "$CHARTS/$name@$digest"' in loop
+    for job in (found["image"], found["publish"]):
+        assert job["permissions"]["id-token"] == job["permissions"]["attestations"] == "write", "signs as this workflow"
+
+
 def test_release_takes_the_operators_from_the_tree() -> None:
     text = (REPOSITORY / ".github/workflows/release.yml").read_text()
     assert not [name for name in operators() if name in text]
