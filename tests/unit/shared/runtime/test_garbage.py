@@ -79,7 +79,12 @@ class World:
         body = {"apiVersion": BOX.api_version, "kind": BOX.name, "metadata": metadata, "spec": {"size": size}}
         self.user.apply(BOX, body, force=True)
 
-    def process(self) -> Process:
+    def process(self, connect: Callable[[Transports], Transports] = lambda transports: transports) -> Process:
+        """Return a process of the operator.
+
+        Args:
+            connect: replaces its connections.
+        """
         controller: Controller[Obj, str] = Controller(
             NAME, BOX, (CONFIG_MAP,), lambda obj: obj, _observe, _plan, reads=(SECRET,)
         )
@@ -87,7 +92,7 @@ class World:
         operator = Operator(name="box", kinds=(served,), image_repository="box")
         options = parse_options(NAME, "box", FLAGS, {})
         transports = Transports(self.server, self.server, self.server, self.streams)
-        return Process(operator, options, transports, Configuration(host="http://api"))
+        return Process(operator, options, connect(transports), Configuration(host="http://api"))
 
     def reported(self) -> tuple[str, str, str]:
         """Return password and size as reported, and whether the box is ready."""
