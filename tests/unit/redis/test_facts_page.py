@@ -10,23 +10,76 @@ from functools import cache
 import pytest
 
 from e2e.cluster.paths import REPOSITORY
-from operators.redis.api.status import RecordedNode
+from operators.redis.api.status import FormingNode, PlacementAttempt, RecordedNode, RecoveryStatus
 from operators.redis.client.responses import Follower, Node, NodeReport
 from operators.redis.instance import Instance
+from operators.redis.migration.server_side import Job
 from operators.redis.observe import Observed
 from operators.redis.reasons import REASONS
+from operators.redis.slots.slot_planner import Doubt, RecordedJob, RecordedMove
 from operators.redis.volume_record import VolumeRecord
+from shared.api.spec import SpecModel
+from shared.kubernetes.secret_provenance import RECORD
 from shared.status.reasons import COMMON
 
-TYPES = (Observed, Instance, NodeReport, Node, Follower, RecordedNode, VolumeRecord)
-"""Everything that the plan is given, but the resource itself."""
+RECORDS = (RecordedNode, RecordedMove, Doubt, RecordedJob, RecoveryStatus, FormingNode, PlacementAttempt)
+"""Records in the status that plans and calls read."""
+
+TYPES = (Observed, Instance, NodeReport, Node, Follower, *RECORDS, VolumeRecord, Job)
+"""Everything that plans and calls are given, but the resource itself."""
+
+PLAIN = {
+    "ACL CLIENT",
+    "ACL SETUSER",
+    "ADDSLOTS",
+    "ASKING",
+    "AUTH",
+    "BUMPEPOCH",
+    "CANCELSLOTMIGRATIONS",
+    "CLIENT KILL",
+    "CONFIG SET",
+    "DEL",
+    "DELSLOTS",
+    "EXEC",
+    "FAILOVER",
+    "FORGET",
+    "FUNCTION RESTORE",
+    "MEET",
+    "MIGRATESLOTS",
+    "MULTI",
+    "PING",
+    "REPLICATE",
+    "RESET",
+    "SELECT",
+    "SET-CONFIG-EPOCH",
+    "SETSLOT",
+    "SHUTDOWN",
+    "UNLINK",
+}
+"""Commands whose reply is only success or an error."""
+
+ERRORS = frozenset(
+    {"ASK MOVED", "BUSY LOADING", "CLUSTERDOWN LOADING", "DENIED NOAUTH", "DUMP", "FUNCTION", "GET", "KEYS"}
+)
+"""Words in other tuples: codes of errors, the first words of commands with binary replies, and arguments."""
 
 PAGE = (REPOSITORY / "docs/redis-facts.md").read_text()
+SECTIONS = re.split(r"\n##+ ", PAGE)
 
 
 def rows_of(type_: type) -> list[list[str]]:
     """Return the cells of the rows in the section of a type."""
-    [section] = [part for part in PAGE.split("\n## ") if re.search(rf"^`{type_.__name__}` in", part, re.MULTILINE)]
+    [section] = [part for part in SECTIONS if re.search(rf"^`{type_.__name__}` in", part, re.MULTILINE)]
+    return _rows(section)
+
+
+def rows_under(title: str) -> list[list[str]]:
+    """Return the cells of the rows in the section with a title."""
+    [section] = [part for part in SECTIONS if part.startswith(f"{title}\n")]
+    return _rows(section)
+
+
+def _rows(section: str) -> list[list[str]]:
     lines = [line for line in section.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
@@ -43,11 +96,45 @@ def names() -> dict[str, set[str]]:
     return found
 
 
+def fields_of(type_: type) -> list[str]:
+    if issubclass(type_, SpecModel):
+        return list(type_.model_fields)
+    assert dataclasses.is_dataclass(type_)
+    return [field.name for field in dataclasses.fields(type_)]
+
+
+def commands() -> set[str]:
+    """Return the commands that calls send, of CLUSTER without that word."""
+    text = "".join(
+        path.read_text() for part in ("client", "migration") for path in REPOSITORY.glob(f"operators/redis/{part}/*.py")
+    )
+    found = re.findall(r'\(\*?\(?"([A-Z]+)"(?:, \*?\(?"([A-Z-]+)")?', text)
+    return {f"{first} {second}".strip().removeprefix("CLUSTER ") for first, second in found} - ERRORS
+
+
 @pytest.mark.parametrize("type_", TYPES)
 def test_each_field_has_one_row_and_each_row_a_field(type_: type) -> None:
-    assert dataclasses.is_dataclass(type_)
     rows = [cells[0].strip("`") for cells in rows_of(type_)]
-    assert sorted(rows) == sorted(field.name for field in dataclasses.fields(type_))
+    assert sorted(rows) == sorted(fields_of(type_))
+
+
+def test_status_fields_that_are_read_have_rows() -> None:
+    """Only fields of records that have a section, and those of the table of other records."""
+    read = {
+        name
+        for module in ("api/status.py", "api/resource.py", "steps/data_loss_recovery.py", "assessment.py")
+        for name in re.findall(
+            r'(?:status|reported)(?:\.get\(|\[)"([a-zA-Z]+)"', (REPOSITORY / "operators/redis" / module).read_text()
+        )
+    } | {RECORD}
+    of_types = {"nodes", "moves", "jobs", "recovery", "forming", "placement"}
+    rows = {cells[0].strip("`") for cells in rows_under("Other records in the status")}
+    assert read - of_types - {"version", "nodesInConditions"} == rows
+
+
+def test_each_reply_that_a_call_relies_on_has_a_row() -> None:
+    rows = {cells[0].strip("`") for cells in rows_under("Replies of commands")}
+    assert commands() - PLAIN == rows
 
 
 @pytest.mark.parametrize("type_", TYPES)
