@@ -24,7 +24,7 @@ from operators.etcd.membership.layout import begun
 from operators.etcd.membership.volume_record import own_records
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import SEED, founded, successor
-from operators.etcd.objects.names import COMPONENT, DATA
+from operators.etcd.objects.names import DATA
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.security.secrets import read
 from operators.etcd.steps.credentials import other_credentials
@@ -73,10 +73,8 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
     key = Key(resource.namespace, resource.name)
     seen = Observed(
         stateful_set=cache.get(STATEFUL_SET, *key),
-        disruption_budget=ownership.owned_by(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
-        network_policy=ownership.owned_by(
-            resource.uid, cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name))
-        ),
+        disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
+        network_policy=cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name)),
         secrets=await read(resource, kube),
         backup=await view.observe(resource, cache, kube),
         connection=await connection.read(kube, cache, resource.obj),
@@ -129,10 +127,7 @@ async def _query(connect: Connect, resource: EtcdCluster, before: Observed, kube
 
 
 def _member_number(resource: EtcdCluster, pod: Obj) -> int | None:
-    labels = pod["metadata"].get("labels") or {}
-    if labels.get(ownership.COMPONENT) != COMPONENT:
-        return None
-    if ownership.of_another_controller(pod, STATEFUL_SET, resource.name):
+    if not ownership.is_replica(pod, STATEFUL_SET, resource.name, names.selector(resource)):
         return None
     return names.number_of(resource, pod["metadata"]["name"])
 
@@ -345,8 +340,8 @@ async def _query_without_quorum(seen: Observed, servers: Servers) -> Observed:
 async def _read_live(resource: EtcdCluster, seen: Observed, kube: Kube) -> Observed:
     """Read from the API server what an irreversible step depends on: the cache may be stale or incomplete.
 
-    That is a volume that seems to differ from the recorded one, and a volume that another user may have created for a
-    member that is about to be added.
+    That is a volume that seems to differ from the recorded one, the volume of a pod whose claim lost its labels, and a
+    volume that another user may have created for a member that is about to be added.
     """
     instances = [await _read_instance_live(resource, seen, instance, kube) for instance in seen.instances]
     return dataclasses.replace(seen, instances=tuple(instances))
@@ -364,7 +359,7 @@ async def _read_instance_live(resource: EtcdCluster, seen: Observed, instance: I
             else (POD, instance.name)
         )
         return _with_holder(instance, await _live(kube, kind, resource.namespace, name), in_volume=in_volume)
-    if in_volume and instance.volume is None and _may_come(resource, seen, instance):
+    if in_volume and instance.volume is None and (instance.pod_obj or _may_come(resource, seen, instance)):
         name = names.volume_name(resource, instance.number)
         return _with_holder(
             instance, await _live(kube, PERSISTENT_VOLUME_CLAIM, resource.namespace, name), in_volume=True

@@ -10,7 +10,12 @@ from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.objects.names import server_hosts
-from operators.memcached.objects.pod import CONTAINER, attestation_port, mounted_certificate, reloads_users
+from operators.memcached.objects.pod import (
+    CONTAINER,
+    attestation_port,
+    mounted_certificate,
+    reloads_users,
+)
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
 from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import Secrets, read_secrets
@@ -122,9 +127,9 @@ class Observed:
     Attributes:
         workload: workload of the kind in `spec.workload`, and its servers.
         former: workload of the other kind, while it still exists.
-        disruption_budget: owned PodDisruptionBudget, if any.
-        network_policy: owned NetworkPolicy, if any.
-        autoscaler: owned HorizontalPodAutoscaler, if any.
+        disruption_budget: PodDisruptionBudget with that name, of any owner.
+        network_policy: NetworkPolicy, likewise.
+        autoscaler: HorizontalPodAutoscaler, likewise.
         secrets: contents of the Secrets that the spec names.
         served_certificates: certificates of the ready servers, by pod; empty if no inspection was necessary.
         accepted_users: whether the ready servers accept the users in the Secret, by pod; likewise.
@@ -177,11 +182,9 @@ async def _observe(connect: Connect, attest: Attest, resource: Memcached, cache:
     return Observed(
         workload=workload,
         former=other if ownership.owned_by(resource.uid, other.obj) else None,
-        disruption_budget=ownership.owned_by(resource.uid, cache.get(DISRUPTION_BUDGET, *key)),
-        network_policy=ownership.owned_by(
-            resource.uid, cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name))
-        ),
-        autoscaler=ownership.owned_by(resource.uid, cache.get(AUTOSCALER, *key)),
+        disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
+        network_policy=cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name)),
+        autoscaler=cache.get(AUTOSCALER, *key),
         secrets=secrets,
         served_certificates=await _served_certificates(access, resource, workload),
         accepted_users=await _accepted_users(access, attest, resource, workload),

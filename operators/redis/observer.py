@@ -26,7 +26,6 @@ from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect
 from operators.redis.instance import Instance, endpoint
 from operators.redis.objects import names, redis_conf
-from operators.redis.objects.names import COMPONENT
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.reasons import CONFIG_MAP_INVALID, CONFIG_MAP_MISSING
@@ -167,10 +166,7 @@ async def _in_zones(zones: Zones, instances: Sequence[Instance], kube: Kube) -> 
 
 
 def _pod_number(resource: RedisCluster, pod: Obj) -> int | None:
-    labels = pod["metadata"].get("labels") or {}
-    if labels.get(ownership.COMPONENT) != COMPONENT:
-        return None
-    if ownership.of_another_controller(pod, STATEFUL_SET, resource.name):
+    if not ownership.is_replica(pod, STATEFUL_SET, resource.name, names.selector(resource)):
         return None
     return names.number_of(resource, pod["metadata"]["name"])
 

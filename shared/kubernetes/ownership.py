@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from shared.kubernetes.kinds import Key, Kind, Obj
 
@@ -61,6 +63,19 @@ class Owner:
             "controller": True,
             "blockOwnerDeletion": True,
         }
+
+    def owns(self, found: Obj | None) -> TypeGuard[Obj]:
+        """Whether an object exists and belongs to this resource (`belongs_to`)."""
+        return belongs_to(found, self.uid, {NAME: self.application, INSTANCE: self.name, MANAGED_BY: self.operator})
+
+    def may_delete(self, found: Obj | None) -> TypeGuard[Obj]:
+        """Whether an object may be deleted because the spec no longer requires it.
+
+        Labels are no proof: a copied manifest has them. Only objects of a resource that they outlive have nothing else.
+        """
+        if not self.owns(found) or "deletionTimestamp" in found["metadata"]:
+            return False
+        return self.lasting or controller_of(found) is not None
 
     def was(self, reference: Obj) -> bool:
         """Whether an owner reference is to this resource, or to a former one of its name, which cannot exist now."""
@@ -139,15 +154,44 @@ def of_another_controller(obj: Obj, kind: Kind, name: str) -> bool:
     return controller is not None and tuple(controller.get(key) for key in ("apiVersion", "kind", "name")) != expected
 
 
+def belongs_to(found: Obj | None, uid: str, labels: Mapping[str, str]) -> TypeGuard[Obj]:
+    """Whether an object belongs to a resource: by the UID of its controller; without a controller, by its labels.
+
+    An object has no controller if it was orphaned, restored from a backup without its owner, or created to outlive its
+    resource. Every decision to use, change or delete an object with the name of an owned one is made here.
+
+    Args:
+        uid: UID of the resource.
+        labels: labels that an object without a controller must have; empty: it belongs to nothing.
+    """
+    if found is None:
+        return False
+    if (controller := controller_of(found)) is not None:
+        return bool(controller.get("uid") == uid)
+    return bool(labels) and labels.items() <= (found["metadata"].get("labels") or {}).items()
+
+
 def owned_by(uid: str, obj: Obj | None) -> Obj | None:
-    """Return the object if it was created for this resource and is not being deleted: only then may it be deleted.
+    """Return the object if this resource is its controller, and it is not being deleted.
 
     Args:
         uid: UID of the resource.
     """
-    if obj is None or obj["metadata"].get("deletionTimestamp"):
-        return None
-    return obj if (controller_of(obj) or {}).get("uid") == uid else None
+    return obj if obj and belongs_to(obj, uid, {}) and not obj["metadata"].get("deletionTimestamp") else None
+
+
+def is_replica(pod: Obj, kind: Kind, name: str, selector: Mapping[str, str]) -> bool:
+    """Whether a pod has the labels of a workload's selector, and no controller but this workload.
+
+    Without a label of the selector, the workload's controller removes its owner reference from the pod.
+
+    Args:
+        kind: kind of the workload.
+        name: name of the workload.
+        selector: labels that its selector requires.
+    """
+    labels = pod["metadata"].get("labels") or {}
+    return selector.items() <= labels.items() and not of_another_controller(pod, kind, name)
 
 
 def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
@@ -162,20 +206,17 @@ def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
     Raises:
         NotOurs: the object belongs to another controller, to an earlier resource of the same name, or to a user.
     """
-    controller = controller_of(observed)
+    want, controller = desired["metadata"].get("labels") or {}, controller_of(observed)
     own_uid = (controller_of(desired) or {"uid": uid})["uid"]
+    if belongs_to(observed, own_uid, {key: want.get(key, "") for key in (NAME, INSTANCE, MANAGED_BY)}):
+        return
     what = f"{observed['kind']} {observed['metadata']['name']}"
     if controller is not None:
-        if controller["uid"] == own_uid:
-            return
         own = controller_of(desired) or {}
         is_former = all(controller.get(key) == own.get(key) for key in ("apiVersion", "kind", "name"))
         raise (FormerObject if is_former else ForeignObject)(
             f"{what} belongs to {owner_of(observed)}. It was not changed. Rename this resource, or delete that object."
         )
-    labels, want = observed["metadata"].get("labels") or {}, desired["metadata"].get("labels") or {}
-    if all(labels.get(key) == want.get(key) for key in (NAME, INSTANCE, MANAGED_BY)):
-        return
     raise ForeignObject(
         f"{what} exists and was not created by this operator. It was not changed. Rename this resource, delete that "
         f"object, or hand it over by labelling it {MANAGED_BY}={want.get(MANAGED_BY)}, {INSTANCE}={want.get(INSTANCE)} "
@@ -191,18 +232,34 @@ def is_adoption(desired: Obj, observed: Obj) -> bool:
     return controller_of(observed) is None and controller_of(desired) is not None
 
 
-def require_labelled(observed: Obj, operator: str, instance: str) -> None:
-    """Raise an error unless an object that another controller created, such as a pod, belongs to this resource.
+def require_part(observed: Obj, operator: str, resource: Obj) -> None:
+    """Raise an error unless an object is a part of a resource: an owned object, or what a workload of it made.
+
+    Kubernetes' controllers make pods and claims, and are then their controllers. Such an object has the labels of the
+    resource, or the UID of the resource in a label, and no controller but a workload of the name of the resource.
 
     Args:
-        instance: name of the resource.
+        operator: name of the operator.
 
     Raises:
-        NotOurs: the object does not have the labels of this resource.
+        ForeignObject: the object belongs to another owner.
     """
-    labels = observed["metadata"].get("labels") or {}
-    if (labels.get(MANAGED_BY), labels.get(INSTANCE)) != (operator, instance):
+    instance, uid = resource["metadata"]["name"], resource["metadata"]["uid"]
+    labels, controller = observed["metadata"].get("labels") or {}, controller_of(observed)
+    if belongs_to(observed, uid, {}):
+        return
+    what = f"{observed['kind']} {observed['metadata']['name']}"
+    if controller is not None and not _is_workload(controller, instance):
+        raise ForeignObject(f"{what} belongs to {owner_of(observed)}. It was not changed.")
+    if uid not in labels.values() and (labels.get(MANAGED_BY), labels.get(INSTANCE)) != (operator, instance):
         raise ForeignObject(
-            f"{observed['kind']} {observed['metadata']['name']} does not have the labels {MANAGED_BY}={operator} and "
-            f"{INSTANCE}={instance}. It was not changed. Rename this resource, or delete that object."
+            f"{what} does not have the labels {MANAGED_BY}={operator} and {INSTANCE}={instance}. It was not changed. "
+            "Rename this resource, or delete that object."
         )
+
+
+def _is_workload(controller: Obj, instance: str) -> bool:
+    """Whether a controller is the StatefulSet or Deployment of a resource, or a ReplicaSet of its Deployment."""
+    kind, name = controller["kind"], controller["name"]
+    is_replica_set = kind == "ReplicaSet" and name.rpartition("-")[0] == instance
+    return is_replica_set or (kind in ("StatefulSet", "Deployment") and name == instance)

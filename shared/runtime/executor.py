@@ -288,11 +288,10 @@ class Executor:
     async def _patch(self, resource: Obj, action: Patch) -> bool:
         kind, metadata = action.kind, action.obj["metadata"]
         namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
-        observed = await self._read(kind, namespace, name)
+        observed = await self._read(kind, namespace, name) or await self._live(kind, namespace, name)
         if observed is None or observed["metadata"]["uid"] != uid:
             raise errors.Conflict(f"{kind} {name} (uid {uid}) was deleted")
-        if ownership.owned_by(resource["metadata"]["uid"], observed) is None:
-            ownership.require_labelled(observed, self._controller.operator, resource["metadata"]["name"])
+        ownership.require_part(observed, self._controller.operator, resource)
         paths = managed_fields.changed_by(action.change, observed)
         if not paths:
             return False
@@ -392,6 +391,7 @@ class Executor:
 
     async def _delete(self, resource: Obj, action: Delete) -> None:
         kind, metadata = action.kind, action.obj["metadata"]
+        ownership.require_part(action.obj, self._controller.operator, resource)
         self._applied.pop(_object_hash(action), None)
         try:
             left = await self._kube.delete(
@@ -417,6 +417,7 @@ class Executor:
     async def _evict(self, resource: Obj, action: Evict) -> None:
         metadata = action.obj["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
+        ownership.require_part(action.obj, self._controller.operator, resource)
         try:
             # The server charges the budget before it compares the UID: a stale request would block drains for minutes.
             live = await self._kube.get(POD, namespace, name)
@@ -474,6 +475,9 @@ class Executor:
         """Return an object from the cache, or live if its kind is not watched."""
         if kind in self._cache.kinds:
             return self._cache.get(kind, namespace, name)
+        return await self._live(kind, namespace, name)
+
+    async def _live(self, kind: Kind, namespace: str, name: str) -> Obj | None:
         try:
             return await self._kube.get(kind, namespace, name)
         except errors.NotFound:

@@ -11,11 +11,12 @@ the StatefulSet sets it from its template, or a user hands the claim over with i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from shared.kubernetes.accessors import label
-from shared.kubernetes.kinds import STATEFUL_SET, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner, of_another_controller, owner_of
+from shared.runtime.plan import PASS, Patch, Step
 
 RETRY_SECONDS = 30.0
 """Time until claims of another owner are read again: no watch reports objects without the labels of the operator."""
@@ -62,6 +63,22 @@ def refusal(claims: Sequence[Obj], own: Owner, uid_label: str, *, may_adopt: boo
     return _OTHER.format(
         claim=claim["metadata"]["name"], owner=_owner(claim, own, uid_label), command=_handover(claim, own, uid_label)
     )
+
+
+def keep_labels(claims: Iterable[Obj], own: Owner, component: str, uid_label: str) -> Step:
+    """Restore labels of the resource's claims: watches, and an adoption by a later resource, find claims by them.
+
+    Args:
+        claims: claims of the resource, of which the label with its UID is the proof; others are left as they are.
+        component: component label of the claims.
+    """
+    labels, patches = own.labels(component), list[Patch]()
+    for claim in claims:
+        wrong = {key: value for key, value in labels.items() if label(claim, key) != value}
+        is_own = not is_foreign(claim, uid_label, name=own.name, uid=own.uid)
+        if wrong and is_own and "deletionTimestamp" not in claim["metadata"]:
+            patches.append(Patch(PERSISTENT_VOLUME_CLAIM, claim, {"metadata": {"labels": wrong}}))
+    return Step.do(*patches) if patches else PASS
 
 
 def _former(claim: Obj, own: Owner, uid_label: str) -> str:

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from shared.api.network import Network, Peer, as_peers
 from shared.kubernetes.kinds import NETWORK_POLICY, Obj
 from shared.kubernetes.ownership import Owner
-from shared.runtime.plan import PASS, Apply, Delete, Step
+from shared.runtime.plan import PASS, Apply, Step
 from shared.status.reasons import OPERATOR_NOT_ADMITTED
 from shared.status.verdict import Progress
+from shared.steps.provisioning import keep
 
 
 def network_policy_name(resource: str) -> str:
@@ -84,15 +85,13 @@ def keep_network_policy(access: Access, operator: Sequence[Obj], found: Obj | No
 
     Args:
         operator: peers as which the operator connects; empty if they are unknown.
-        found: the existing policy; None if this resource owns none.
+        found: the policy with that name, of any owner.
     """
-    if not access.network.enabled:
-        return Step.do(Delete(NETWORK_POLICY, found)) if found is not None else PASS
     desired = access.policy(operator)
-    if operator or not access.restricted:
-        return Step.do(Apply(NETWORK_POLICY, desired))
+    if not access.network.enabled or operator or not access.restricted:
+        return keep(access.own, NETWORK_POLICY, desired if access.network.enabled else None, found)
     fields = " and ".join(access.restricted)
-    stays = found is not None and _all_ports(found) == _all_ports(desired)
+    stays = found is not None and access.own.owns(found) and _all_ports(found) == _all_ports(desired)
     effect = f"NetworkPolicy {desired['metadata']['name']} was not changed" if stays else "all clients are admitted"
     return Step(
         () if stays else (Apply(NETWORK_POLICY, desired),),
@@ -109,9 +108,9 @@ def admit_operator(access: Access, operator: Sequence[Obj], found: Obj | None) -
 
     Args:
         operator: peers as which the operator connects; empty if they are unknown.
-        found: the existing policy; None if this resource owns none.
+        found: the policy with that name, of any owner.
     """
-    if found is None or not access.network.enabled:
+    if found is None or not access.own.owns(found) or not access.network.enabled:
         return PASS
     inner, *_ = found["spec"].get("ingress") or [{}]
     admitted = inner.get("from") or ()

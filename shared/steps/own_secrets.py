@@ -65,14 +65,23 @@ class OwnSecrets:
         return secret_provenance.record(self.resource, self._present, written)
 
     @property
+    def _taken(self) -> list[Obj]:
+        """The Secrets that another controller has, without the connection Secret, on which nothing depends."""
+        found = (self.found.get(name) for name in sorted(self.names))
+        return [secret for secret in found if secret is not None and _controller_uid(secret) not in ("", self.own.uid)]
+
+    @property
     def _present(self) -> list[Obj]:
         """The Secrets that exist."""
         found = [self.found.get(name) for name in sorted(self.names)]
         return [secret for secret in (*found, self.published.found if self.published else None) if secret is not None]
 
     def refuse(self) -> Step:
-        """Block while Secrets with names of the operator's own have content of unknown origin."""
-        for secret in self.unproven:
+        """Block while Secrets with names of the operator's own have another controller, or content of unknown origin.
+
+        A Secret that the operator made, and another client gave to another controller, is deleted with that one.
+        """
+        for secret in (*self.unproven, *self._taken):
             desired = self.own.object(SECRET, secret["metadata"]["name"], component=self.component)
             try:
                 require_owned(desired, secret, self.own.uid)
@@ -87,12 +96,12 @@ class OwnSecrets:
     def keep_owners(self) -> Step:
         """Give each Secret of the next record the labels and owner reference of a new one.
 
-        The spec may have changed since it was made, or it was orphaned. That of another controller stays as it is: a
-        step that has to write to it reports that.
+        The spec may have changed since it was made, or it was orphaned. That of another controller stays as it is
+        (`refuse`).
         """
         uids = set(self.record.items())
         own = (each for each in self._present if (each["metadata"]["name"], each["metadata"]["uid"]) in uids)
-        kept = (each for each in own if (controller_of(each) or {"uid": self.own.uid})["uid"] == self.own.uid)
+        kept = (each for each in own if _controller_uid(each) in ("", self.own.uid))
         changes = ((secret, self._change(secret)) for secret in kept)
         return Step.do(*(Patch(SECRET, secret, {"metadata": change}) for secret, change in changes if change))
 
@@ -112,6 +121,10 @@ class OwnSecrets:
         references = [*others, *desired.get("ownerReferences", ())]
         is_same = len(present) == len(references) and all(each in present for each in references)
         return ({"labels": labels} if labels else {}) | ({} if is_same else {"ownerReferences": references})
+
+
+def _controller_uid(secret: Obj) -> str:
+    return str((controller_of(secret) or {}).get("uid", ""))
 
 
 def refuse_unproven_secrets(

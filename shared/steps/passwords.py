@@ -19,7 +19,7 @@ from shared.kubernetes.ownership import (
     ForeignObject,
     FormerObject,
     Owner,
-    controller_of,
+    belongs_to,
     require_owned,
 )
 from shared.kubernetes.secrets import PASSWORD_KEY, SECRETS_RETRY_SECONDS, content_of, encoded
@@ -46,12 +46,7 @@ def own_secret(uid: str, resource: str, application: str, found: Obj | None) -> 
         resource: name of the resource. A Secret without an owner reference outlives it, and has its labels.
         application: name of the application, such as etcd.
     """
-    if found is None:
-        return None
-    controller, labels = controller_of(found), found["metadata"].get("labels") or {}
-    if controller is not None:
-        return found if controller.get("uid") == uid else None
-    return found if (labels.get(INSTANCE), labels.get(NAME)) == (resource, application) else None
+    return found if belongs_to(found, uid, {INSTANCE: resource, NAME: application}) else None
 
 
 @dataclass(frozen=True, slots=True)

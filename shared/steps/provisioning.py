@@ -8,6 +8,7 @@ from datetime import datetime
 from shared.api.podspec import smaller
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.ownership import Owner
 from shared.kubernetes.quantity import parse_quantity
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import SecretProblem
@@ -25,26 +26,27 @@ from shared.steps.volumes import VOLUME, VolumeEvent, capacity, is_bound, state_
 _EXCLUSIVE = {"minAvailable", "maxUnavailable"}
 
 
-def keep_disruption_budget(desired: Obj | None, budget: Obj | None) -> Step:
-    """Apply the desired PodDisruptionBudget, or delete an existing one that is not desired.
+def keep_disruption_budget(own: Owner, desired: Obj | None, budget: Obj | None) -> Step:
+    """Apply the desired PodDisruptionBudget, or delete one of this resource that is not desired.
 
     Args:
-        budget: the existing budget; None if this resource owns none.
+        budget: the budget with that name, of any owner.
     """
-    if desired and budget and (desired["spec"].keys() ^ budget["spec"].keys()) & _EXCLUSIVE:
+    if desired and own.may_delete(budget) and (desired["spec"].keys() ^ budget["spec"].keys()) & _EXCLUSIVE:
         desired = None  # recreated: both fields are invalid, and apply keeps one that another manager set
-    return keep(DISRUPTION_BUDGET, desired, budget)
+    return keep(own, DISRUPTION_BUDGET, desired, budget)
 
 
-def keep(kind: Kind, desired: Obj | None, found: Obj | None) -> Step:
-    """Apply the desired object, or delete an existing one that is not desired.
+def keep(own: Owner, kind: Kind, desired: Obj | None, found: Obj | None) -> Step:
+    """Apply the desired object, or delete one of this resource that is not desired.
 
     Args:
-        found: the existing object; None if this resource owns none.
+        found: the object with that name, of any owner: another owner's is neither changed (`require_owned`)
+            nor deleted.
     """
     if desired is not None:
         return Step.do(Apply(kind, desired))
-    return Step.do(Delete(kind, found)) if found is not None else PASS
+    return Step.do(Delete(kind, found)) if own.may_delete(found) else PASS
 
 
 def report_unusable_secret(problem: SecretProblem) -> Step:

@@ -10,9 +10,11 @@ from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import locations
 from operators.etcd.reasons import BACKUP_FAILED, BACKUP_INVALID, BACKUP_MISSING, BACKUP_UNFINISHED
 from shared.api.spec import InvalidSpec
+from shared.kubernetes.accessors import label
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import Key, Obj
+from shared.kubernetes.ownership import controller_of
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
 from shared.status.reasons import INVALID_SPEC
@@ -35,7 +37,8 @@ class BackupView:
     """Observed snapshots of a cluster.
 
     Attributes:
-        scheduled: EtcdBackups of this cluster's schedule.
+        scheduled: EtcdBackups of this cluster's schedule. It makes them without a controller: one that another object
+            controls is not counted, and not deleted.
         snapshot: snapshot of spec.restore; None if it is not needed (any more) or not available.
         problem: reason why it is not available.
         destination_problem: missing Secret or claim of spec.backup.destination; None if nothing is missing.
@@ -53,7 +56,7 @@ async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView
     scheduled = tuple(
         obj
         for obj in cache.owned(API.kind, key)
-        if (obj["metadata"].get("labels") or {}).get(SCHEDULED) == resource.uid
+        if label(obj, SCHEDULED) == resource.uid and controller_of(obj) is None
     )
     lacking = await _destination_problem(resource, kube)
     if not resource.is_to_be_restored:

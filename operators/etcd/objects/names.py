@@ -57,6 +57,11 @@ def owner(resource: EtcdCluster, operator: str) -> Owner:
     return Owner(API.kind, resource.namespace, resource.name, resource.uid, "etcd", operator)
 
 
+def selector(resource: EtcdCluster) -> dict[str, str]:
+    """Return the labels by which the StatefulSet selects its pods."""
+    return owner(resource, "").selector(COMPONENT)
+
+
 def member_name(resource: EtcdCluster, number: int) -> str:
     """Return the name of a member and of its pod."""
     return f"{resource.name}-{number}"

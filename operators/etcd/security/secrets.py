@@ -10,7 +10,7 @@ from operators.etcd.client.server import Access
 from operators.etcd.objects import names as resources
 from operators.etcd.objects.pod import Mount, MountedSecrets
 from operators.etcd.security.certificates import leaves
-from shared.kubernetes import ownership, secret_provenance
+from shared.kubernetes import secret_provenance
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
@@ -192,7 +192,7 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
 
 def _stored(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> tuple[str, ...]:
     """Return the passwords in the operator's own Secret; a Secret of another owner does not count."""
-    secret = ownership.owned_by(resource.uid, found.get(resources.credentials_secret(resource)))
+    secret = own_secret(resource.uid, resource.name, "etcd", found.get(resources.credentials_secret(resource)))
     content = content_of(secret)
     return tuple(text for key in (PASSWORD_KEY, PREVIOUS_PASSWORD_KEY) if (text := content.get(key)))
 

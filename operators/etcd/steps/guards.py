@@ -6,7 +6,7 @@ from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.quorum import member_names
-from operators.etcd.objects.names import CLUSTER_UID, owner
+from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, owner
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import UNKNOWN_MEMBER, VOLUME_IN_THE_WAY
 from shared.runtime.plan import PASS, Step
@@ -34,10 +34,13 @@ def is_foreign(resource: EtcdCluster, instance: Instance) -> bool:
 
 
 def refuse_foreign_volumes(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
-    """Block if a claim of this name has another owner: it is neither used, nor changed, nor deleted."""
+    """Block if a claim of this name has another owner: it is neither used, nor changed, nor deleted.
+
+    The labels of the cluster's own claims are restored.
+    """
     found = [instance.volume for instance in seen.instances if instance.volume]
     own = owner(resource, settings.operator)
     message = claims.refusal(found, own, CLUSTER_UID, may_adopt=seen.stateful_set is None)
     if not message:
-        return PASS
+        return claims.keep_labels(found, own, COMPONENT, CLUSTER_UID)
     return Step.blocked(VOLUME_IN_THE_WAY, message, requeue=claims.RETRY_SECONDS)

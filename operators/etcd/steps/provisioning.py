@@ -55,8 +55,9 @@ def ensure_services(settings: Settings, resource: EtcdCluster, _seen: Observed, 
 
 def ensure_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     """Apply the PodDisruptionBudget that the spec or the quorum requires, or delete it."""
-    desired = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator))
-    return provisioning.keep_disruption_budget(desired, seen.disruption_budget)
+    own = names.owner(resource, settings.operator)
+    desired = disruption_budget.disruption_budget(resource, own)
+    return provisioning.keep_disruption_budget(own, desired, seen.disruption_budget)
 
 
 def ensure_network_policy(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:

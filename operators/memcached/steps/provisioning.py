@@ -156,11 +156,13 @@ def _startup_digest(resource: Memcached, facts: Assessment, sidecar: Sidecar) ->
 
 def ensure_disruption_budget(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Ensure that the PodDisruptionBudget matches the spec, or is deleted."""
-    desired = disruption_budget.disruption_budget(resource, owner(resource, settings.operator))
-    return provisioning.keep_disruption_budget(desired, facts.observed.disruption_budget)
+    own = owner(resource, settings.operator)
+    desired = disruption_budget.disruption_budget(resource, own)
+    return provisioning.keep_disruption_budget(own, desired, facts.observed.disruption_budget)
 
 
 def ensure_autoscaler(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Ensure that the HorizontalPodAutoscaler matches the spec, or is deleted."""
-    desired = autoscaler.autoscaler(resource, owner(resource, settings.operator))
-    return provisioning.keep(AUTOSCALER, desired, facts.observed.autoscaler)
+    own = owner(resource, settings.operator)
+    desired = autoscaler.autoscaler(resource, own)
+    return provisioning.keep(own, AUTOSCALER, desired, facts.observed.autoscaler)

@@ -75,6 +75,11 @@ def owner(resource: RedisCluster, operator: str) -> Owner:
     )
 
 
+def selector(resource: RedisCluster) -> dict[str, str]:
+    """Return the labels by which the StatefulSet selects its pods."""
+    return owner(resource, "").selector(COMPONENT)
+
+
 def cluster_uid(obj: Obj) -> str:
     """Return the UID of the resource that owns the data of a StatefulSet or volume claim; empty if it is unknown."""
     return str((obj["metadata"].get("labels") or {}).get(CLUSTER_UID, ""))

@@ -33,13 +33,13 @@ from operators.redis.steps.scale_down import replicas
 from operators.redis.volume_record import origin
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.copies import CopiedCertificate, following
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
-from shared.runtime.plan import PASS, Apply, Delete, Step, WriteSecret
+from shared.runtime.plan import PASS, Apply, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT, REPLACING_CERTIFICATES
 from shared.status.verdict import Progress
 from shared.steps import certificates as steps
@@ -59,13 +59,16 @@ MODIFICATION = "redis.middleware.hc.cn/modification-tried"
 
 
 def refuse_foreign_data(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """Block while a StatefulSet or claim of this name has another owner: it is not used before a user hands it over."""
+    """Block while a StatefulSet or claim of this name has another owner: it is not used before a user hands it over.
+
+    The labels of the cluster's own claims are restored.
+    """
     made, volumes = seen.stateful_set, [instance.volume for instance in seen.instances if instance.volume]
     if made is None or not names.is_foreign(resource, made):
         own = names.owner(resource, settings.operator)
         message = claims.refusal(volumes, own, CLUSTER_UID, may_adopt=made is None)
         if not message:
-            return PASS
+            return claims.keep_labels(volumes, own, COMPONENT, CLUSTER_UID)
         return Step.blocked(FOREIGN_DATA, message, requeue=claims.RETRY_SECONDS)
     foreign, uid = [obj for obj in (made, *volumes) if names.is_foreign(resource, obj)], names.cluster_uid(made)
     objects = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in foreign)
@@ -90,14 +93,9 @@ def ensure_services(settings: Settings, resource: RedisCluster, seen: Observed, 
 
 def ensure_disruption_budget(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """Apply the PodDisruptionBudget of the spec, or the default that protects the data."""
-    desired, found = disruption_budget.disruption_budget(resource, names.owner(resource, settings.operator)), None
-    if seen.disruption_budget is not None:
-        try:
-            require_owned(desired, seen.disruption_budget, resource.uid)
-        except ForeignObject as error:
-            return Step.blocked(FOREIGN_OBJECT, str(error))
-        found = seen.disruption_budget
-    return provisioning.keep_disruption_budget(desired, found)
+    own = names.owner(resource, settings.operator)
+    desired = disruption_budget.disruption_budget(resource, own)
+    return provisioning.keep_disruption_budget(own, desired, seen.disruption_budget)
 
 
 def ensure_network_policy(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
@@ -106,35 +104,22 @@ def ensure_network_policy(settings: Settings, resource: RedisCluster, seen: Obse
     The policy of an earlier build, for the cluster bus only, is deleted once the present one exists.
     """
     access = _access(settings, resource, seen)
-    desired = access.policy(settings.operator_peers)
-    found, former = (_own(resource, desired, policy) for policy in (seen.network_policy, seen.bus_policy))
-    kept = policies.keep_network_policy(access, settings.operator_peers, found)
-    if former is None or (found is None and access.network.enabled):
+    kept = policies.keep_network_policy(access, settings.operator_peers, seen.network_policy)
+    if access.network.enabled and not access.own.owns(seen.network_policy):
         return kept
-    return replace(kept, actions=(*kept.actions, Delete(NETWORK_POLICY, former)))
+    former = provisioning.keep(access.own, NETWORK_POLICY, None, seen.bus_policy)
+    return replace(kept, actions=(*kept.actions, *former.actions))
 
 
 def admit_operator(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
     """Admit the operator to running nodes although the spec cannot be applied: it could not repair them otherwise."""
     access = _access(settings, resource, seen)
-    found = _own(resource, access.policy(settings.operator_peers), seen.network_policy)
-    return policies.admit_operator(access, settings.operator_peers, found)
+    return policies.admit_operator(access, settings.operator_peers, seen.network_policy)
 
 
 def _access(settings: Settings, resource: RedisCluster, seen: Observed) -> Access:
     own = names.owner(resource, settings.operator)
     return network_policy.access(resource, own, admitted_ports(resource, seen))
-
-
-def _own(resource: RedisCluster, desired: Obj, found: Obj | None) -> Obj | None:
-    """Return an observed object if it belongs to this resource: a user may have one of the same name."""
-    if found is None or "deletionTimestamp" in found["metadata"]:
-        return None
-    try:
-        require_owned(desired, found, resource.uid)
-    except ForeignObject:
-        return None
-    return found
 
 
 RESOURCES = Deferred(CONTAINER, "resources")

@@ -39,7 +39,7 @@ class StatefulSets:
     def _control(self, owner: Obj) -> bool:
         if owner["metadata"].get("deletionTimestamp"):
             return False
-        if self._adopt(owner):
+        if self._release(owner) or self._adopt(owner):
             return True
         pods = {_number(pod): pod for _, pod in self._server.objects(POD) if is_owned_by(pod, owner)}
         return (
@@ -48,6 +48,21 @@ class StatefulSets:
             or self._roll(owner, pods)
             or self._report(owner, list(pods.values()))
         )
+
+    def _release(self, owner: Obj) -> bool:
+        """Remove the owner reference from a pod without a label of the selector.
+
+        Source: PodControllerRefManager.ClaimPods in pkg/controller/controller_ref_manager.go of Kubernetes 1.33.
+        """
+        desired = owner["spec"]["selector"]["matchLabels"].items()
+        for _, pod in self._server.objects(POD):
+            metadata = pod["metadata"]
+            is_released = is_terminating(pod) or desired <= (metadata.get("labels") or {}).items()
+            if is_owned_by(pod, owner) and not is_released:
+                address = (metadata["namespace"], metadata["name"])
+                self._controller.merge(POD, *address, {"metadata": {"ownerReferences": None}})
+                return True
+        return False
 
     def _adopt(self, owner: Obj) -> bool:
         """Adopt a pod without a controller whose labels and name match."""

@@ -214,7 +214,7 @@ def _pod(resource: EtcdCluster, number: int, spot: At, *, ready: bool, runs: boo
 
 
 def _volume(resource: EtcdCluster, number: int, uid: str) -> Obj:
-    labels = {names.CLUSTER_UID: resource.uid}
+    labels = names.owner(resource, SETTINGS.operator).labels(names.COMPONENT) | {names.CLUSTER_UID: resource.uid}
     metadata = {"name": f"data-demo-{number}", "namespace": "default", "uid": uid, "labels": labels}
     return {"kind": "PersistentVolumeClaim", "metadata": metadata | {"creationTimestamp": LONG_AGO}}
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from operators.redis.api.resource import RedisCluster
+from operators.redis.api.resource import API, RedisCluster
 from operators.redis.api.status import RecordedNode
 from operators.redis.client.responses import Follower, Node, NodeReport, digest
 from operators.redis.client.server import REPLICATION_USER
@@ -24,6 +24,7 @@ from operators.redis.settings import Settings
 from operators.redis.slots.hash_slots import SLOTS, Slots
 from operators.redis.steps.configuration import configured, live_settings
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import encoded
 from shared.runtime.plan import Action, Plan
@@ -352,9 +353,15 @@ def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
     return {"kind": "Pod", "metadata": metadata, "spec": {"nodeName": host, "containers": []}, "status": reported}
 
 
+_CLAIM_LABELS = {
+    names.CLUSTER_UID: UID,
+    **Owner(API.kind, "default", "demo", UID, "redis", SETTINGS.operator).labels(names.COMPONENT),
+}
+
+
 def _volume(number: int, uid: str) -> Obj:
     metadata = {"name": f"data-demo-{number}", "namespace": "default", "uid": uid}
-    return {"kind": "PersistentVolumeClaim", "metadata": metadata | {"labels": {names.CLUSTER_UID: UID}}}
+    return {"kind": "PersistentVolumeClaim", "metadata": metadata | {"labels": dict(_CLAIM_LABELS)}}
 
 
 def plan(resource: RedisCluster, found: Observed) -> Plan:

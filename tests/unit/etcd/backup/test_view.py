@@ -37,9 +37,10 @@ class Cluster:
         self.kube = Kube(self.server, manager="etcd-operator")
         self.user_client = self.server.actor("kubectl")
 
-    def has(self, kind: Any, name: str, *, labels: Obj | None = None, **body: Any) -> Obj:
+    def has(self, kind: Any, name: str, *, labels: Obj | None = None, owner: Obj | None = None, **body: Any) -> Obj:
         head = {"apiVersion": kind.api_version, "kind": kind.name}
-        metadata = {"name": name, "namespace": "default", "labels": labels or {}}
+        metadata: Obj = {"name": name, "namespace": "default", "labels": labels or {}}
+        metadata |= {"ownerReferences": [owner]} if owner else {}
         made = self.user_client.create(kind, {**head, "metadata": metadata, **body})
         if status := body.get("status"):
             made = self.user_client.merge(kind, "default", name, {"status": status}, subresource="status")
@@ -186,6 +187,8 @@ async def test_only_backups_of_the_clusters_own_schedule_count() -> None:
         spec=spec,
     )
     api.has(API.kind, "by-hand", labels={SCHEDULED: UID}, spec=spec)
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "u-9", "controller": True}
+    api.has(API.kind, "demo-2601010200", labels={**own_labels, SCHEDULED: UID}, owner=owner, spec=spec)
     found = await api.view(cluster())
     assert [obj["metadata"]["name"] for obj in found.scheduled] == ["demo-2601010300"]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.objects.names import SECRETS
+from operators.etcd.objects.names import COMPONENT, SECRETS, owner
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.security.secrets import Secrets, judge
 from operators.etcd.steps import provisioning
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.secret_checks import SecretProblem
 from shared.pki.validity import Validity
@@ -30,7 +30,17 @@ HOUR = timedelta(hours=1)
 
 
 def budget(spec: Obj) -> Obj:
-    return {"metadata": {"name": "demo", "uid": "b-1"}, "spec": spec}
+    own = owner(cluster(), SETTINGS.operator)
+    made: Obj = own.object(DISRUPTION_BUDGET, "demo", component=COMPONENT, spec=spec)
+    made["metadata"]["uid"] = "b-1"
+    return made
+
+
+def test_orphaned_disruption_budget_is_not_deleted() -> None:
+    """A copied manifest has the labels of the resource, too."""
+    found = budget({"maxUnavailable": 1})
+    del found["metadata"]["ownerReferences"]
+    assert provisioning.ensure_disruption_budget(SETTINGS, cluster(1), Observed(disruption_budget=found), NOW) == PASS
 
 
 def test_disruption_budget_that_is_no_longer_needed_is_deleted() -> None:

@@ -38,7 +38,7 @@ def without_status(
     for number, found in records.items():
         volume = world.instances[number].volume
         assert volume is not None
-        volume["metadata"] |= {"labels": {"etcd.ydzs.io/cluster-uid": resource.uid}, "annotations": found}
+        volume["metadata"]["annotations"] = found
     return resource, world
 
 

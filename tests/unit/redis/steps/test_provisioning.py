@@ -53,6 +53,12 @@ def test_data_of_an_earlier_cluster_is_neither_adopted_nor_deleted(uid: str | No
 def test_objects_with_the_uid_of_the_resource_are_adopted() -> None:
     volume = found("PersistentVolumeClaim", "data-demo-0", UID)
     seen = Observed(stateful_set=found("StatefulSet", "demo", UID), instances=(Instance(0, "demo-0", volume=volume),))
+    restored = provisioning.refuse_foreign_data(SETTINGS, wished(), seen, NOW)
+    assert (restored.progress, [action.obj for action in restored.actions if isinstance(action, Patch)]) == (
+        Progress.DONE,
+        [volume],
+    )
+    volume["metadata"]["labels"] |= names.owner(wished(), SETTINGS.operator).labels(names.COMPONENT)
     assert provisioning.refuse_foreign_data(SETTINGS, wished(), seen, NOW) == PASS
     assert provisioning.refuse_foreign_data(SETTINGS, wished(), Observed(), NOW) == PASS
 
@@ -233,9 +239,10 @@ def budget(spec: Obj, **labels: str) -> Obj:
         "app.kubernetes.io/instance": "demo",
         "app.kubernetes.io/managed-by": SETTINGS.operator,
     }
+    owners = [names.owner(wished(), SETTINGS.operator).reference()]
     return {
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "demo", "uid": "b", "labels": own | labels},
+        "metadata": {"name": "demo", "uid": "b", "labels": own | labels, "ownerReferences": [] if labels else owners},
         "spec": spec,
     }
 
@@ -251,8 +258,10 @@ def test_disruption_budget_with_the_other_field_is_recreated() -> None:
 
 def test_foreign_disruption_budget_is_not_changed() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}, **{"app.kubernetes.io/managed-by": "them"}))
-    step = provisioning.ensure_disruption_budget(SETTINGS, wished(), seen, NOW)
-    assert (step.reason, step.actions) == ("NotOurs", ())
+    (action,) = provisioning.ensure_disruption_budget(SETTINGS, wished(), seen, NOW).actions
+    assert isinstance(action, Apply)
+    with pytest.raises(ownership.ForeignObject):
+        ownership.require_owned(action.obj, seen.disruption_budget or {})
 
 
 # Volumes.

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from shared.kubernetes.kinds import POD, SERVICE, Key, Kind, Obj
-from shared.kubernetes.ownership import ForeignObject, Owner, key_of, owned_by, require_labelled, require_owned
+from shared.kubernetes.ownership import ForeignObject, Owner, key_of, owned_by, require_owned, require_part
 
 CACHE = Kind("example.com", "v1", "Thing", "things")
 
@@ -44,14 +44,38 @@ def test_only_an_object_of_this_resource_that_is_not_deleting_may_be_deleted() -
         assert owned_by(uid, found) is None
 
 
+def resource(name: str = "a", uid: str = "u-9") -> Obj:
+    return {"metadata": {"name": name, "uid": uid}}
+
+
+def made_by(kind: str, name: str) -> Obj:
+    """Return a pod with the labels of the resource that another object controls."""
+    pod = dataclasses.replace(owner(), lasting=True).object(POD, "a-0", component="server")
+    pod["metadata"]["ownerReferences"] = [{"kind": kind, "name": name, "uid": "w-1", "controller": True}]
+    return pod
+
+
 def test_pod_of_a_statefulset_must_have_the_labels_of_the_resource() -> None:
-    own = owner().object(POD, "a-0", component="server")
-    require_labelled(own, "op", "a")
+    for pod in (
+        made_by("StatefulSet", "a"),
+        made_by("ReplicaSet", "a-7f5b"),
+        owner("u-9").object(POD, "x", component=""),
+    ):
+        require_part(pod, "op", resource())
+    own = made_by("StatefulSet", "a")
+    own["metadata"]["labels"]["uid"] = "u-9"
+    require_part(own, "other", resource())
     for operator, instance in (("other", "a"), ("op", "b")):
         with pytest.raises(ForeignObject, match=f"managed-by={operator}.*instance={instance}"):
-            require_labelled(own, operator, instance)
+            require_part(made_by("StatefulSet", instance), operator, resource(instance))
     with pytest.raises(ForeignObject):
-        require_labelled(foreign_object(), "op", "a")
+        require_part(foreign_object(), "op", resource())
+
+
+@pytest.mark.parametrize(("kind", "name"), [("StatefulSet", "a-b"), ("ReplicaSet", "a-b-7f5b"), ("Job", "a")])
+def test_pod_of_another_controller_is_no_part_in_spite_of_its_labels(kind: str, name: str) -> None:
+    with pytest.raises(ForeignObject, match=f"Pod a-0 belongs to {kind} {name}"):
+        require_part(made_by(kind, name), "op", resource())
 
 
 def test_selector_contains_the_instance() -> None:

@@ -381,6 +381,13 @@ class TestPatch:
             await lab.do(Patch(POD, pod, self.LABEL))
         assert "serves" not in lab.user_client.get(POD, NAMESPACE, "b-0")["metadata"]["labels"]
 
+    async def test_object_without_the_labels_of_the_resource_is_not_deleted(self, lab: Lab) -> None:
+        pod = lab.pod("b-0", **{"app.kubernetes.io/instance": "b"})
+        for action in (Delete(POD, pod), Evict(pod)):
+            with pytest.raises(ForeignObject):
+                await lab.do(action)
+        assert lab.user_client.get(POD, NAMESPACE, "b-0") == pod
+
 
 class TestEvict:
     """Planned work stops pods within their disruption budget."""
