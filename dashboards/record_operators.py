@@ -22,6 +22,7 @@ from dashboards.scraping import merged, running, scrape
 from e2e.cluster.cluster import kubectl
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.machine.network import free_ports
+from shared.status.reconciliation_pause import PAUSE
 
 Obj = dict[str, Any]
 
@@ -110,6 +111,7 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
         return [
             (_resource(api, "Memcached", "cache", {**spec, "paused": True}), status),
             (_resource(api, "Memcached", "fresh", {**spec, "tls": {"mode": "self"}}), {}),
+            (_resource(api, "Memcached", "by-hand", spec, **{PAUSE: "true"}), {}),
         ]
     if operator == "etcd":
         api = "etcd.ydzs.io/v1alpha1"
@@ -153,8 +155,9 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
     ]
 
 
-def _resource(api: str, kind: str, name: str, spec: Mapping[str, Any]) -> Obj:
-    return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
+def _resource(api: str, kind: str, name: str, spec: Mapping[str, Any], **annotations: str) -> Obj:
+    metadata: Obj = {"name": name} | ({"annotations": annotations} if annotations else {})
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": dict(spec)}
 
 
 def _condition(name: str, status: str, reason: str) -> Obj:

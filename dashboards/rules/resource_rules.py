@@ -164,6 +164,15 @@ def _progress(kind: str, progress: Sequence[str]) -> tuple[Alert, ...]:
             "While the resource is paused, changes of its spec are not applied, and a Memcached is not repaired. "
             "Unpause the resource if the pause is no longer needed.",
         ),
+        in_overview(
+            "PlatformReconciliationPaused",
+            "warning",
+            condition(kind, "ReconciliationPaused", "True"),
+            "4h",
+            f"The reconciliation of {RESOURCE} has been paused for four hours",
+            "While an annotation of the resource pauses its reconciliation, nothing is repaired, and no certificate is "
+            "renewed. Remove the annotation platform.ydzs.io/pause-reconciliation when the work by hand is done.",
+        ),
     )
 
 

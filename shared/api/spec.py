@@ -493,8 +493,8 @@ class Condition(SpecModel):
 
     type: Annotated[str, Field(max_length=316)] = Field(
         description="Ready, Reconciling or Stalled (kstatus); Available (clients can read and write all their data), "
-        "Degraded (served with less redundancy than requested) or Observed (the operator reaches the servers); or "
-        "Vulnerable (a published advisory applies)."
+        "Degraded (served with less redundancy than requested) or Observed (the operator reaches the servers); "
+        "Vulnerable (a published advisory applies) or ReconciliationPaused (a user paused the operator)."
     )
     status: Literal["True", "False", "Unknown"] = Field(description="Status of the condition.")
     reason: Annotated[str, Field(max_length=1024)] = Field(description="Machine-readable reason in CamelCase.")
@@ -574,6 +574,7 @@ class Status(Reported):
 
     conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
         default_factory=list,
-        description="Ready, Reconciling and Stalled, as read by kstatus; Available, Degraded and Observed; Vulnerable.",
+        description="Ready, Reconciling and Stalled, as read by kstatus; Available, Degraded and Observed; Vulnerable; "
+        "ReconciliationPaused.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

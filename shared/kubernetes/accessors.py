@@ -15,9 +15,9 @@ def resource_version(obj: Obj) -> int:
     return int(obj["metadata"].get("resourceVersion") or 0)
 
 
-def annotation(obj: Obj | None, name: str) -> str:
-    """Return the value of an annotation; empty if there is none."""
-    return str((((obj or {}).get("metadata") or {}).get("annotations") or {}).get(name, ""))
+def annotation(obj: Obj | None, name: str, default: str = "") -> str:
+    """Return the value of an annotation, or `default` if there is none."""
+    return str((((obj or {}).get("metadata") or {}).get("annotations") or {}).get(name, default))
 
 
 def label(obj: Obj | None, name: str) -> str:

@@ -106,6 +106,8 @@ HTTP_REFUSED = Counter(
     "Connections and requests that the operator's servers refused, because the client or all clients had too many.",
     ["what"],
 )
+for _what in ("connection", "request"):
+    HTTP_REFUSED.labels(_what)  # a rate misses the first refusal of a series that begins with it
 CERTIFICATE_EXPIRY = Gauge(
     "platform_certificate_expiry_timestamp_seconds",
     "Unix time at which the certificate `serving` or its `authority` expires.",

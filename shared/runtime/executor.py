@@ -24,6 +24,7 @@ from shared.runtime.errors import DatabaseError
 from shared.runtime.field_conflicts import FieldConflicts
 from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Evict, Patch, WriteSecret
 from shared.runtime.steady_clock import SteadyClock
+from shared.status import reconciliation_pause
 from shared.status.events import Event, Recorder
 from shared.status.reasons import RESTORED
 
@@ -145,6 +146,7 @@ class Executor:
     ) -> tuple[Obj, bool]:
         changed, is_current, seen = False, False, dict[int, Obj]()
         for number, action in enumerate(actions):
+            self._require_unpaused(resource)
             if isinstance(action, WriteSecret) and not action.is_copy and not seen:
                 resource, seen = await self._prepare_secrets(resource, actions, record)
             if isinstance(action, Call | Delete | Evict | Attempt) and not is_current:
@@ -171,6 +173,27 @@ class Executor:
                     resource = await self._attempt(resource, action)
                     changed = True
         return resource, changed
+
+    async def pending(self, chains: Sequence[Sequence[Action]]) -> list[Action]:
+        """Return the actions of a plan that would change something; nothing is changed."""
+        return [action for actions in chains for action in actions if await self._would_change(action)]
+
+    async def _would_change(self, action: Action) -> bool:
+        if not isinstance(action, Apply | Patch):
+            return True
+        metadata = action.obj["metadata"]
+        observed = await self._read(action.kind, metadata["namespace"], metadata["name"])
+        if observed is None:
+            return True
+        if isinstance(action, Patch):
+            return bool(managed_fields.changed_by(action.change, observed))
+        return bool(managed_fields.difference(managed_fields.with_digest(action.obj), observed, self._kube.manager))
+
+    def _require_unpaused(self, resource: Obj) -> None:
+        """Check before each action that no user has paused the reconciliation since the plan."""
+        live = self._cache.get(self._controller.kind, *_key(resource)) or resource
+        if reconciliation_pause.is_paused(live):
+            raise errors.Conflict(f"the reconciliation of {_key(resource)} was paused")
 
     async def _require_current(self, resource: Obj) -> None:
         """Check that an irreversible action follows from the newest spec and status.
@@ -564,9 +587,10 @@ def _require_living(observed: Obj) -> None:
 
 
 def _planned_state(resource: Obj) -> tuple[object, ...]:
-    """Return what must not have changed since the plan: identity, spec, deletion and status."""
-    metadata = resource["metadata"]
-    return metadata["uid"], metadata.get("generation"), metadata.get("deletionTimestamp"), resource.get("status")
+    """Return what must not have changed since the plan: identity, spec, deletion, status and a pause."""
+    metadata, is_paused = resource["metadata"], reconciliation_pause.is_paused(resource)
+    state = metadata["uid"], metadata.get("generation"), metadata.get("deletionTimestamp"), resource.get("status")
+    return *state, is_paused
 
 
 def _key(obj: Obj) -> Key:

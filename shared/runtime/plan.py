@@ -259,6 +259,7 @@ class Plan:
             repairs; None if it needs none.
         repairs: number of the first chains, which repair the running database.
         health: whether clients are served; None for a kind that serves no clients, such as a backup.
+        is_final: whether the resource has ended, as a backup does, so that a pause keeps its verdict.
     """
 
     chains: tuple[tuple[Action, ...], ...]
@@ -269,6 +270,7 @@ class Plan:
     repairs: int = 0
     poll: float | None = None
     health: Health | None = None
+    is_final: bool = False
 
     @property
     def actions(self) -> tuple[Action, ...]:

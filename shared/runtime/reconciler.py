@@ -33,7 +33,7 @@ from shared.runtime.queue import MAX_RETRY_SECONDS, Queue
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.runtime.steady_clock import ResourceClock, SteadyClock
 from shared.runtime.supervisor import end_if_cancelled
-from shared.status import conditions
+from shared.status import conditions, reconciliation_pause
 from shared.status.events import Event, Recorder
 from shared.status.health import Finding, Health
 from shared.status.readiness import Readiness
@@ -84,6 +84,10 @@ MAX_CONFLICT_SECONDS = 30.0
 
 RECHECK_SECONDS = 60.0
 """Seconds between reconciles of a resource that needs a user's change (which may not be watched)."""
+
+
+PAUSED_POLL_SECONDS = 30.0
+"""Seconds between observations of a resource whose reconciliation is paused: people may change its database."""
 
 
 class NotObserved(Exception):
@@ -261,6 +265,8 @@ class Reconciler:
             self._note_certificates(key, self._controller.validity(seen))
             with tracing.span("plan"):
                 plan = self._controller.plan(resource, seen, self._now(obj))
+            if reconciliation_pause.is_paused(obj):
+                return await self._report_paused(key, obj, plan)
             del seen  # the following writes may wait, and so may hundreds of others: 60 KiB each
             try:
                 obj, has_changed = await self._execute(key, obj, plan)
@@ -278,6 +284,16 @@ class Reconciler:
         await self._report(obj, reported, plan.verdict, plan.health)
         self._queue.add(key)
         return plan
+
+    async def _report_paused(self, key: Key, obj: Obj, plan: Plan) -> Plan:
+        """Report what is observed, and what the operator would do, of a resource that a user keeps out of its hands."""
+        pending = "; ".join(sorted({_described(action) for action in await self._executor.pending(plan.chains)}))
+        verdict = plan.verdict if plan.is_final else reconciliation_pause.judged(obj, plan.verdict, pending)
+        await self._report(obj, plan.status, verdict, plan.health)
+        self._dependencies.settle(key, _spec(obj))
+        return dataclasses.replace(
+            plan, chains=(), verdict=verdict, requeue=None, heals_after=None, poll=PAUSED_POLL_SECONDS
+        )
 
     def _naming_conflicts(self, key: Key, plan: Plan) -> Plan:
         """Return the plan with the conflicts with other field managers in its verdict."""
@@ -446,6 +462,7 @@ class Reconciler:
             if plan is not None and plan.heals_after is not None:
                 verdict = dataclasses.replace(verdict, message=f"{verdict.message} {plan.verdict.message}")
             health = plan.health if plan else _blind(obj, verdict.message)
+            verdict = reconciliation_pause.judged(obj, verdict)
             if "reason" in reported:  # some APIs have a reason next to the phase
                 reported["reason"] = verdict.message
             await self._report(obj, reported, verdict, health)

@@ -23,7 +23,8 @@ from shared.kubernetes.accessors import condition_in
 from shared.kubernetes.kinds import Obj
 from shared.status.health import Health
 from shared.status.messages import MAX_COLUMN_CHARACTERS, MAX_CONDITION_CHARACTERS, settled
-from shared.status.reasons import KNOWN_ADVISORY
+from shared.status.reasons import KNOWN_ADVISORY, RECONCILIATION_PAUSED
+from shared.status.reconciliation_pause import NOTICE, is_paused
 from shared.status.verdict import Progress, Verdict
 
 READY = "Ready"
@@ -41,7 +42,10 @@ OBSERVED = "Observed"
 VULNERABLE = "Vulnerable"
 """A published advisory applies to the running version in this configuration; absent if none is known."""
 
-_COMPOSED_TYPES = frozenset({READY, RECONCILING, STALLED, AVAILABLE, DEGRADED, OBSERVED, VULNERABLE})
+PAUSED = "ReconciliationPaused"
+"""A user paused the reconciliation, since lastTransitionTime; absent otherwise."""
+
+_COMPOSED_TYPES = frozenset({READY, RECONCILING, STALLED, AVAILABLE, DEGRADED, OBSERVED, VULNERABLE, PAUSED})
 
 
 def compose(
@@ -67,6 +71,9 @@ def compose(
     ]
     if weaknesses:
         conditions.append(_condition(earlier, VULNERABLE, "True", KNOWN_ADVISORY, weaknesses, generation, now))
+    if is_paused(resource):
+        message = verdict.message if verdict.reason == RECONCILIATION_PAUSED else NOTICE
+        conditions.append(_condition(earlier, PAUSED, "True", RECONCILIATION_PAUSED, message, generation, now))
     return {
         **_bounded(status, accessors.status_of(resource)),
         "observedGeneration": generation,

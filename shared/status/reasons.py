@@ -288,6 +288,11 @@ POLICY_VIOLATED = COMMON.add(
     "{violations} Nothing was created or changed; what runs is kept running.",
 )
 READY = COMMON.add("Ready", Severity.NORMAL, "Everything that the spec requires exists and is ready.")
+RECONCILIATION_PAUSED = COMMON.add(
+    "ReconciliationPaused",
+    Severity.NORMAL,
+    "An annotation takes the resource out of the operator's hands: it observes, writes the status, and nothing else.",
+)
 REDUNDANCY_REDUCED = COMMON.add(
     "RedundancyReduced",
     Severity.WARNING,

@@ -58,8 +58,8 @@ READY = State("platform_resource_ready_replicas", "Servers, members or nodes tha
 PHASE = State("platform_resource_phase", "1 for the current phase; absent for other phases.", ("phase",))
 CONDITION = State(
     "platform_resource_condition",
-    "1 for the current status of Ready, Reconciling, Stalled, Available, Degraded, Observed and Vulnerable; absent for "
-    "other values.",
+    "1 for the current status of Ready, Reconciling, Stalled, Available, Degraded, Observed, Vulnerable and "
+    "ReconciliationPaused; absent for other values.",
     ("type", "status", "reason"),
 )
 UNREADY_SINCE = State(
@@ -131,6 +131,7 @@ CONDITIONS = (
     conditions.DEGRADED,
     conditions.OBSERVED,
     conditions.VULNERABLE,
+    conditions.PAUSED,
 )
 
 

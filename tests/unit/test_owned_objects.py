@@ -43,6 +43,7 @@ class Case(NamedTuple):
         full: steps that make objects, each in a world of its own.
         least: step that lets the operator delete objects that the spec no longer requires.
         name: name of the resource.
+        ends: reason of its Ready condition at the end.
     """
 
     subject: Subject
@@ -50,6 +51,7 @@ class Case(NamedTuple):
     full: tuple[tuple[ScenarioStep, ...], ...]
     least: ScenarioStep
     name: str = "cache"
+    ends: str = "Ready"
 
 
 def _memcached(workload: str) -> tuple[ScenarioStep, ...]:
@@ -74,6 +76,7 @@ CASES: dict[str, Case] = {
         ((backups.NIGHTLY,),),
         ScenarioStep("no change", lambda _: None),
         "nightly",
+        "Complete",
     ),
     "RedisCluster": Case(
         redis.REDIS,

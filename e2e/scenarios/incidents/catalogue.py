@@ -485,6 +485,7 @@ NOT_STAGED = {
     "PlatformOperatorWatchStalled": "needs a proxy that swallows events; tests/api injects that",
     "PlatformOperatorWebhookFails": "is a bug",
     "PlatformOperatorWorkStuck": "is a bug",
+    "PlatformReconciliationPaused": "warns after four hours; promtool plays it",
     "PlatformResourceBadlyPlaced": "always true of a RedisCluster on two nodes, so that it is tolerated everywhere",
     "PlatformResourceNotSeen": "the operator that would report it is the one that is down",
     "PlatformResourcePaused": "informs after a day",

@@ -406,7 +406,8 @@ class EtcdClusterSpec(PodSettings, PodExtensions):
         False,
         description=(
             "If true, no change of the spec is applied. The operator still replaces lost members, renews certificates "
-            "and takes scheduled snapshots. Default: false."
+            "and takes scheduled snapshots; the annotation platform.ydzs.io/pause-reconciliation stops these too. "
+            "Default: false."
         ),
     )
 

@@ -62,14 +62,14 @@ def _complete(facts: Assessment, outcome: Outcome) -> Plan:
         f"Snapshot of revision {result['revision']} ({_human_readable(size)}) stored as {location}. {warning}".strip()
     )
     return Plan(
-        (), Verdict(Progress.DONE, COMPLETE, message, warning=bool(warning)), found, requeue=0
+        (), Verdict(Progress.DONE, COMPLETE, message, warning=bool(warning)), found, requeue=0, is_final=True
     )  # the pod is deleted next
 
 
 def _given_up(facts: Assessment, outcome: Outcome) -> Plan:
     message = f"{outcome.message} All {facts.attempts} attempts failed. Fix the cause, then create another EtcdBackup."
     found = status(facts) | {"phase": FAILED, **_times(outcome, facts.now)}
-    return Plan((), Verdict(Progress.BLOCKED, outcome.reason, message, warning=True), found, requeue=0)
+    return Plan((), Verdict(Progress.BLOCKED, outcome.reason, message, warning=True), found, requeue=0, is_final=True)
 
 
 def expired(facts: Assessment, waits: Verdict) -> Plan:
@@ -80,7 +80,7 @@ def expired(facts: Assessment, waits: Verdict) -> Plan:
     """
     message = f"{waits.message.removesuffix(_RETRIES).rstrip()} No snapshot was taken before the next one was due."
     found = status(facts) | {"phase": FAILED, "completedAt": rfc3339(facts.now)}
-    return Plan((), Verdict(Progress.BLOCKED, waits.reason, message, warning=True), found, requeue=0)
+    return Plan((), Verdict(Progress.BLOCKED, waits.reason, message, warning=True), found, requeue=0, is_final=True)
 
 
 def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
@@ -91,7 +91,7 @@ def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
     progress = Progress.DONE if is_complete else Progress.BLOCKED
     verdict = Verdict(progress, before.get("reason") or backup.phase, before.get("message") or "", not is_complete)
     stays = seen.pod is None or seen.pod["metadata"].get("deletionTimestamp") or not (is_complete or seen.alive)
-    return Plan(((Delete(POD, seen.pod),),) if seen.pod and not stays else (), verdict, reported)
+    return Plan(((Delete(POD, seen.pod),),) if seen.pod and not stays else (), verdict, reported, is_final=True)
 
 
 def _times(outcome: Outcome, now: datetime) -> Obj:

@@ -350,7 +350,8 @@ class MemcachedSpec(PodSettings, PodExtensions):
     paused: bool = Field(
         False,
         description="If true, the operator changes nothing until it is false again. It updates the status, and renews "
-        "the certificates of running servers, which load them without a restart.",
+        "the certificates of running servers, which load them without a restart; the annotation "
+        "platform.ydzs.io/pause-reconciliation stops that too.",
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (

@@ -163,7 +163,7 @@ class RedisClusterSpec(PodSettings, PodExtensions):
         False,
         description="If true, changes are paused: of the spec, of the objects and of the slots. The operator still "
         "reports the status and repairs the running cluster: addresses, membership, failover, passwords and "
-        "certificates.",
+        "certificates. The annotation platform.ydzs.io/pause-reconciliation stops these too.",
     )
     finalizers: Literal["foreground", ""] = Field(
         "foreground",

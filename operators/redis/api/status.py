@@ -46,7 +46,8 @@ class ClusterCondition(SpecModel):
     type: Annotated[str, Field(max_length=316)] = Field(
         description="Ready, Reconciling or Stalled; Available (every slot has a serving primary); Degraded (clients "
         "are served, but with less redundancy than requested, or primaries and replicas share hosts or zones); "
-        "Observed (the operator reaches the nodes); Vulnerable (a published advisory applies); "
+        "Observed (the operator reaches the nodes); Vulnerable (a published advisory applies); ReconciliationPaused "
+        "(a user paused the operator); "
         "ForeignKeys (a primary holds keys of slots that it does not own); ForeignMigration (another client migrates "
         "slots); or, with spec.nodesInConditions, the role of a node: `master` (primary) or `slave` (replica).",
     )

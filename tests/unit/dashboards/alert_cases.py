@@ -74,6 +74,9 @@ def resources(kind: str) -> Iterator[Case]:
     generation, seen = (state(f"platform_resource_{name}", kind) for name in ("generation", "observed_generation"))
     yield Case(name="PlatformResourceNotSeen", series={generation: Gauge(3, 3), seen: Gauge(2, 3)}, labels=labels)
     yield Case(name="PlatformResourcePaused", series={paused: Gauge(1, 0)}, labels=labels, every="1h")
+    by_hand = {"type": "ReconciliationPaused", "status": "True", "reason": "ReconciliationPaused"}
+    series: Series = {state("platform_resource_condition", kind, **by_hand): Gauge(1, None)}
+    yield Case(name="PlatformReconciliationPaused", series=series, labels=labels)
     secret = {"secret": "orders-server-tls"}
     begins, ends = (
         state(f"platform_resource_certificate_{which}_timestamp_seconds", kind, **secret)

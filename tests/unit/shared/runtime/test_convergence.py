@@ -28,6 +28,7 @@ from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.status import conditions
 from shared.status.health import Finding, Health
 from shared.status.reasons import Reason
+from shared.status.reconciliation_pause import PAUSE
 from shared.status.verdict import Verdict
 from shared.testing.api_server.kinds import NAMESPACE as NAMESPACE_KIND
 from shared.testing.harness.harness import NAMESPACE, NOW, Harness
@@ -293,6 +294,16 @@ class TestNoConvergence:
         lab.harness.reconciler._loss = lambda _: None
         await lab.again()
         assert lab.condition("Observed")["status"] == "True"
+
+    async def test_time_of_a_pause_stays_while_collections_are_not_observed(self, lab: Lab) -> None:
+        lab.user_client.merge(BOX, NAMESPACE, "a", {"metadata": {"annotations": {PAUSE: ""}}})
+        await lab.again()
+        assert lab.ready()["reason"] == "ReconciliationPaused"
+        since = lab.condition("ReconciliationPaused")["lastTransitionTime"]
+        lab.harness.reconciler._loss = lambda _: Loss("pods in all namespaces", "forbidden.", LOSS_REPORTED_SECONDS)
+        await lab.again(60)
+        assert lab.ready()["reason"] == "NotObserved"
+        assert lab.condition("ReconciliationPaused")["lastTransitionTime"] == since
 
     async def test_kind_without_servers_has_no_condition_observed(self, lab: Lab) -> None:
         lab.boxes.bug = KeyError("lid")
