@@ -77,8 +77,9 @@ ATTEMPTS = 8
 VARYING = re.compile(
     r"\btest-[0-9]+\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b[0-9a-f]{8,}\b"
     r'|(?<="imagePullPolicy": )"[A-Za-z]+"'
+    r'|((?<=[pP]ort": )|(?<="--cluster-port", "))2[0-9]{4}\b'
 )
-"""Names of namespaces, UIDs, and digests, which may include them; and what Kubernetes sets only for a new object."""
+"""Names of namespaces, UIDs, what follows from them (digests, bus ports), and what Kubernetes sets only for new objects."""
 
 KEPT = (SECRET, PERSISTENT_VOLUME_CLAIM)
 """Kinds of objects that may be left of a former spec: the operator may not delete Secrets, and keeps volumes."""

@@ -13,6 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import Request, Response
+from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import POD, Kind, Obj
 from shared.testing import Actor, ApiServer
 
@@ -58,6 +59,13 @@ class LiveServer:
         reader = self.actor("reader")
         kinds = (kind,) if kind else self.kinds
         return [(of, _without_zeros(obj)) for of in kinds for obj in reader.list(of, self.namespace)]
+
+    def stored(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+        """Return one object; None if it does not exist."""
+        try:
+            return self.actor("reader").get(kind, namespace, name)
+        except NotFound:
+            return None
 
     def actor(self, name: str) -> Actor:
         actor = _Kubelet if name == "kubelet" else Actor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from operators.etcd.api import backup as etcd_backup
 from operators.etcd.api import resource as etcd
 from operators.memcached.api.resource import API
 from operators.redis.api import resource as redis
+from shared.api.applied_spec import APPLIED_SPEC
 from shared.kubernetes import accessors, managed_fields
 from shared.kubernetes.errors import KubeError, NotFound, Unavailable
 from shared.kubernetes.kinds import (
@@ -219,5 +221,7 @@ def masked(value: Any) -> Any:
         kept = {key: masked(part) for key, part in value.items() if key not in _VARYING}
         if isinstance(uids := kept.get(RECORD), dict):  # of a status: UIDs of Secrets by name
             kept[RECORD] = sorted(uids)
+        if APPLIED_SPEC in kept:
+            kept[APPLIED_SPEC] = masked(json.loads(kept[APPLIED_SPEC]))
         return kept
     return value
