@@ -79,7 +79,7 @@ VARYING = re.compile(
     r'|(?<="imagePullPolicy": )"[A-Za-z]+"'
     r'|((?<=[pP]ort": )|(?<="--cluster-port", "))2[0-9]{4}\b'
 )
-"""Names of namespaces, UIDs, what follows from them (digests, bus ports), and what Kubernetes sets only for new objects."""
+"""Names of namespaces, UIDs, what follows from them (digests, bus ports), and what is set only for a new object."""
 
 KEPT = (SECRET, PERSISTENT_VOLUME_CLAIM)
 """Kinds of objects that may be left of a former spec: the operator may not delete Secrets, and keeps volumes."""
