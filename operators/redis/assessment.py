@@ -16,8 +16,8 @@ from operators.redis.client.server import Endpoint
 from operators.redis.detached import DetachedNode, detached_nodes
 from operators.redis.instance import Instance, endpoint
 from operators.redis.lifecycles import NodeState
-from operators.redis.objects.pod import TEMPLATE
-from operators.redis.observe import Observed
+from operators.redis.objects.pod import TEMPLATE, is_started_afresh
+from operators.redis.observe import Observed, outlives_pods
 from operators.redis.slot_service import SlotService, slot_service
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.improvement import Failover, Repair, next_change
@@ -158,6 +158,37 @@ class Assessment(Observed):
             return False
         return bool(instance.disk and instance.recorded.disk and instance.disk != instance.recorded.disk)
 
+    def found_empty(self, instance: Instance) -> bool:
+        """Return whether a node found nothing on the volume that has the data of the recorded one.
+
+        The disk may not be mounted. Without persistence, each process starts like that.
+        """
+        known = instance.recorded
+        if known is None or not outlives_pods(self.resource) or is_started_afresh(instance.pod_obj):
+            return False
+        if instance.id in ("", known.node_id) or instance.id in self.detached:
+            return False
+        return instance.disk == known.disk
+
+    def may_return(self, node_id: str) -> bool:
+        """Return whether the data of a node may come back, although it is lost for its pod (`lost`)."""
+        instance = self.recorded.get(node_id)
+        return self.is_elsewhere(node_id) or (instance is not None and self.found_empty(instance))
+
+    def missed_takeover(self, node_id: str) -> bool:
+        """Return whether the others report an unreachable node as a replica of the primary that it took over from.
+
+        They were away while it did. That primary serves its older keys, and nodes know no newer claim.
+        """
+        node = self.view.nodes.get(node_id)
+        if node is None or node.answers or not self.has_data_of(node_id, node_id):
+            return False
+        return node.is_replica and self.has_older_data_of(node.primary, node_id)
+
+    def has_newer_data(self, node_id: str) -> bool:
+        """Return whether the data of a node is on another Kubernetes node, and newer than what its primary serves."""
+        return self.is_elsewhere(node_id) and self.missed_takeover(node_id)
+
     def last_owned(self, node_id: str) -> Slots:
         """Return the slots without an owner that an unreachable node owned last, by the status.
 
@@ -175,6 +206,8 @@ class Assessment(Observed):
     def is_needed(self, node_id: str) -> bool:
         """Return whether keys may be lost with a node: it may hold the only copy, or an older one of a lost primary."""
         if any(self.lost(each.id) and self.has_older_data_of(node_id, each.id) for each in self.view.primaries):
+            return True
+        if self.missed_takeover(node_id):
             return True
         node = self.view.nodes.get(node_id)
         if node is None or (node.is_replica and not self.view.slots_of(node.primary)):
@@ -246,9 +279,9 @@ class Assessment(Observed):
             return NodeState.DETACHED
         if view.slots_of(node_id) or self.last_owned(node_id):
             return NodeState.LOST_PRIMARY if self.lost(node_id) else NodeState.PRIMARY
-        is_elsewhere = self.is_elsewhere(node_id)
-        never_returns = (self.lost(node_id) and not is_elsewhere) or (
-            (is_elsewhere or self.is_scaled_away(node_id)) and not self.is_needed(node_id)
+        may_return = self.may_return(node_id)
+        never_returns = (self.lost(node_id) and not may_return) or (
+            (may_return or self.is_scaled_away(node_id)) and not self.is_needed(node_id)
         )
         if never_returns and not node.answers and not view.replicas_of(node_id):
             return NodeState.REMOVED

@@ -129,10 +129,12 @@ class Observed:
     def has_older_data_of(self, node_id: str, primary: str) -> bool:
         """Return whether a node has the data that a primary began with when it took over, without any later write.
 
-        That is the node that it took over from, or a replica of that one.
+        That is the node that it took over from, or a replica of that one; unless that node took over from it again.
         """
         former = self.copy_of(primary)
-        return node_id != primary != former and bool(former) and self.has_data_of(node_id, former)
+        if not former or primary in (node_id, former) or self.copy_of(node_id) == primary:
+            return False
+        return self.has_data_of(node_id, former)
 
     def may_replace(self, node_id: str, primary: str) -> bool:
         """Return whether a node may serve the slots of a lost primary without a user's consent.

@@ -78,6 +78,11 @@ DATA_AWAY = REASONS.add(
         "No node serves {brief}, but {names} may have keys{why}. The cluster is not created again, and nothing was "
         "changed. Bring the data back; if it is lost, delete the {objects}."
     ),
+    (
+        "{primary} serves older keys: {name} took over from it, and has its data on {host}, where its pod does not "
+        "run. Let the pod run there again. If that data is not needed, run CLUSTER FORGET {id} on every other node. "
+        "Nothing was changed."
+    ),
 )
 DENIED = REASONS.add(
     "Denied",

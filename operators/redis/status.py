@@ -150,14 +150,15 @@ def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now
 
 
 def _role(resource: RedisCluster, seen: Assessment, before: Obj, node_id: str | None) -> Obj:
-    """Return the role of a node; the recorded one, if it is the same node, of a node that no node knows.
+    """Return the role of a node; the recorded one of the same node, if no other node knows better.
 
     And while no majority of the primaries answers: reachable ones may be outdated, and the present owners lost.
     """
     node = seen.view.nodes.get(node_id or "")
     if node_id and before.get("nodeId") != node_id:
         before = {}
-    if node is None or (before and resource.formed and not seen.view.can_elect):
+    is_blind = before and resource.formed and not seen.view.can_elect
+    if node is None or is_blind or seen.missed_takeover(node.id):
         kept = _COPY if node is None or not node.may_have_other_data else ()
         recorded = {name: before.get(name) for name in ("primaryId", "slots", *kept)}
         return recorded | {"role": before.get("role", PRIMARY_ROLE)}

@@ -194,7 +194,7 @@ def _doubtful(resource: RedisCluster, seen: Assessment, nodes: Collection[str]) 
         if known is None or known.node_id in seen.reachable:
             return False
         is_away = not seen.lost(known.node_id) or seen.is_elsewhere(known.node_id)
-        return is_away or _found_empty(resource, instance)
+        return is_away or seen.found_empty(instance)
 
     return tuple(filter(may_have_keys, seen.instances))
 
@@ -295,7 +295,7 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
     """Wait for slots whose keys may come back; recover lost slots, empty, once a user confirms it."""
     found = loss(resource, seen)
     if found is None:
-        return PASS
+        return _await_newer_keys(seen)
     if seen.unknown_nodes:  # they may have the keys
         return refuse_unknown_nodes(resource, seen, now)
     if found.unreachable:
@@ -305,10 +305,10 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
         )
         return Step.wait(SLOTS_UNSERVED, message, warning=True, requeue=POLL_SECONDS)
     if found.doubtful:
-        return _refuse_total(resource, found)
+        return _refuse_total(resource, seen, found)
     offered = _offer(resource, seen, found, now)
     if not _is_confirmed(resource, offered):
-        return _await_confirmation(resource, found, offered)
+        return _await_confirmation(resource, seen, found, offered)
     if found.is_total:
         message = "No primary is left and the loss is confirmed; recording that the cluster is created again, empty."
         return Step.wait(RECOVERING, message, requeue=0)
@@ -323,6 +323,19 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
         if seen.view.slots_of(owner):
             return _promote(seen, owner, instance, "with its older keys")
     return _carry_out(resource, seen, found)
+
+
+def _await_newer_keys(seen: Assessment) -> Step:
+    """Wait for a node whose data is on another Kubernetes node, and that took over from one that serves its slots."""
+    for node in seen.view.members:
+        if (instance := seen.instance_of(node.id)) and instance.recorded and seen.has_newer_data(node.id):
+            message = (
+                f"{seen.name_of(node.primary)} serves older keys: {instance.name} took over from it, and has its data "
+                f"on {instance.recorded.disk}, where its pod does not run. Let the pod run there again. If that data "
+                f"is not needed, run CLUSTER FORGET {node.id} on every other node. Nothing was changed."
+            )
+            return Step.blocked(DATA_AWAY, message, requeue=BLOCKED_SECONDS)
+    return PASS
 
 
 def _promote(seen: Assessment, owner: str, instance: Instance, content: str) -> Step:
@@ -431,9 +444,9 @@ def _shared(targets: list[str], count: int) -> dict[str, int]:
     return {node_id: share + (number < left) for number, node_id in enumerate(targets)}
 
 
-def _refuse_total(resource: RedisCluster, found: SlotLoss) -> Step:
+def _refuse_total(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Step:
     """Return the step that reports why a cluster without any primary is not created again."""
-    empty = [instance for instance in found.doubtful if _found_empty(resource, instance)]
+    empty = [instance for instance in found.doubtful if seen.found_empty(instance)]
     parts = [_where(found.elsewhere)] if found.elsewhere else []
     if empty:
         parts.append(f"{_names(empty)} started with an empty directory, as if the disk were not mounted")
@@ -446,10 +459,10 @@ def _refuse_total(resource: RedisCluster, found: SlotLoss) -> Step:
     return Step.blocked(DATA_AWAY, message, requeue=BLOCKED_SECONDS)
 
 
-def _await_confirmation(resource: RedisCluster, found: SlotLoss, offered: Obj) -> Step:
+def _await_confirmation(resource: RedisCluster, seen: Assessment, found: SlotLoss, offered: Obj) -> Step:
     """Return the step that reports a loss until a user confirms the recovery."""
     caution = "If a volume can be restored, restore it instead."
-    if empty := [instance for instance in found.lost if _found_empty(resource, instance)]:
+    if empty := [instance for instance in found.lost if seen.found_empty(instance)]:
         caution = f"{_names(empty)} started with an empty directory: first check that the disk is mounted."
     if found.elsewhere:
         caution = "If the pods can run there again, let them: then the keys are back."
@@ -480,14 +493,6 @@ def _consequences(found: SlotLoss) -> str:
             f"writes{empty}; all other keys stay."
         )
     return f"{lost} These slots can be served again, empty; all other keys stay."
-
-
-def _found_empty(resource: RedisCluster, instance: Instance) -> bool:
-    """Whether a node found nothing on the volume that has the data of the recorded one: it may not be mounted."""
-    known = instance.recorded
-    if known is None or not outlives_pods(resource):
-        return False
-    return instance.id not in ("", known.node_id) and instance.disk == known.disk
 
 
 def _where(instances: Iterable[Instance]) -> str:

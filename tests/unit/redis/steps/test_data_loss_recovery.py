@@ -565,3 +565,41 @@ def test_older_keys_of_an_outdated_primary_need_consent() -> None:
 def test_outdated_primary_is_no_loss_while_a_majority_may_come_back() -> None:
     away = (P0, replace(P1, up=False), replace(P2, up=False), lost(R0, 3), R1, R2)
     assert "recovery" not in plan(*outdated(*away)).status
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["its primary answers", "its primary is lost"])
+def test_replica_whose_disk_may_not_be_mounted_is_forgotten_only_while_its_primary_has_the_data(
+    *, answers: bool
+) -> None:
+    unmounted = replace(R0, incarnation=1, member=False, knows=False, keys=0)
+    at = (P0 if answers else lost(P0, 0, pod=True), P1, P2, unmounted, R1, R2)
+    resource, found = world(*at)
+    former = Node(node_id(3), "10.0.0.4", 6379, frozenset({"slave", "fail"}), node_id(0), 1)
+    others = [
+        replace(each, report=replace(each.report, nodes=(*each.report.nodes, former)))
+        if each.report and each.number != 3
+        else each
+        for each in found.instances
+    ]
+    made = plan(resource, replace(found, instances=tuple(others)))
+    assert [call.id for call in of(made.actions, "Forget")] == ([node_id(3)] if answers else [])
+    if not answers:
+        assert made.verdict.reason == "SlotsLost"
+        assert "demo-3 started with an empty directory: first check that the disk is mounted." in made.verdict.message
+
+
+def test_successor_whose_data_is_away_is_not_forgotten_by_the_primary_that_serves_older_keys() -> None:
+    """The others were away while demo-3 was the primary: they report it as a replica of demo-0."""
+    at = (P0, P1, P2, lost(R0, 3, pod=True), R1, R2)
+    resource = cluster(*at, **ON_HOSTS)
+    nodes = resource.reported["nodes"]
+    nodes[3] |= {"role": "primary", "slots": "0-5460", "copyOf": node_id(0)}
+    del nodes[3]["primaryId"], nodes[0]["slots"]
+    status = {**resource.reported, "nodes": nodes}
+    resource = cluster(*at, status=status, **ON_HOSTS)
+    made = plan(resource, seen(resource, *at))
+    assert made.verdict.reason == "DataAway"
+    assert made.verdict.message.startswith("demo-0 serves older keys: demo-3 took over from it")
+    assert of(made.actions, "Forget") == []
+    entry = made.status["nodes"][3]
+    assert (entry["role"], entry["slots"], entry["copyOf"]) == ("primary", "0-5460", node_id(0))
