@@ -7,7 +7,7 @@ import pytest
 from shared.kubernetes.kinds import STATEFUL_SET
 from shared.testing.harness.disturbance import Disturbance
 from shared.testing.harness.outage import Outage, disturbance, every, sample
-from shared.testing.harness.scenario import Scenario, Stage
+from shared.testing.harness.scenario import Scenario, Stage, later
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import NAME, REDIS, cluster
@@ -30,7 +30,7 @@ SCALED = [scaled_to(6), scaled_to(7), scaled_to(2)]
 
 SCENARIOS = (
     Scenario("scale in by a primary", (cluster(6),), given=(cluster(8),), exact_counts=False),
-    Scenario("scale out", (cluster(8),), given=(cluster(6),), exact_counts=False),
+    Scenario("scale out", (cluster(8), later(60)), given=(cluster(6),), exact_counts=False),
 )
 
 
