@@ -346,13 +346,17 @@ class Assessment(Observed):
 
     @cached_property
     def changed_pairs(self) -> Mapping[str, str]:
-        """Pairs that still have to be configured, of reachable replicas and primaries."""
+        """Pairs that still have to be configured, of reachable replicas and primaries.
+
+        A server replicates no replica: one that is to take over from its primary does so first (`scaling.hand_over`).
+        """
         view = self.view
         return {
             node_id: primary
             for node_id, primary in self.pairs.items()
             if node_id in self.reachable
             and view.nodes[primary].answers
+            and view.nodes[primary].is_primary
             and self._heads.get(view.nodes[node_id].primary, view.nodes[node_id].primary) != primary
         }
 

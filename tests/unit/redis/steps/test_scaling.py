@@ -221,6 +221,16 @@ def test_removed_primary_fails_over_to_a_replica_that_stays() -> None:
     assert acts(lagging.actions) == [], "the replica is not in sync yet"
 
 
+def test_replica_waits_until_its_planned_primary_has_taken_over() -> None:
+    """Redis replicates no replica: it would refuse the command for ever, and the failover would never follow."""
+    at = [P0, P1, replica(6), R0, replica(0), replica(1), At(P2.slots, keys=10)]
+    made = planned(*at, replicas=6)
+    assert of(made.actions, "Replicate") == []
+    assert [call.id for call in of(made.actions, "FailOver")] == [node_id(2)]
+    made = planned(*at[:2], P2, *at[3:6], replica(2), replicas=6)
+    assert [(call.id, call.primary) for call in of(made.actions, "Replicate")] == [(node_id(4), node_id(2))]
+
+
 def test_volumes_of_removed_pods_are_deleted_once_their_nodes_are_forgotten() -> None:
     made = planned(*formed(), FORGOTTEN, replace(FORGOTTEN, member=True, of=6, failed=True), replicas=6)
     assert acts(made.actions) == [f"let 6 nodes forget {node_id(7)}"]
