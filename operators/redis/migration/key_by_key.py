@@ -26,7 +26,8 @@ A MIGRATE that waits for an unresponsive target blocks the source, and others ma
 cluster-node-timeout. The commands of a batch wait one after the other: so each may only wait for a part of half that
 time. After such a failure (IOERR) the target may still execute the command. The keys of the batch are in doubt:
 copies at the target are removed, and each key is moved alone. The status records these keys until then, so that the
-next process of the operator removes the copies if this one ends.
+next process of the operator removes the copies if this one ends. One that is killed during the MIGRATE, or loses its
+Lease, records nothing: then a copy of a key that was deleted meanwhile stays.
 
 Sources: https://redis.io/docs/latest/commands/cluster-setslot/, …/migrate/; cluster.c of Redis 7.0.
 """
@@ -36,7 +37,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -54,6 +55,8 @@ from operators.redis.migration.throttle import Throttle
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Doubt
 from operators.redis.topology.view_conflicts import brief
+from shared.kubernetes.errors import KubeError
+from shared.runtime.errors import DatabaseError
 
 MAX_OPEN_SLOTS = 32
 """Maximum number of slots that are opened together: servers save their state each time."""
@@ -297,23 +300,58 @@ class KeyByKeyPath:
         ]
         clock = asyncio.get_running_loop().time
         began = clock()
-        replies = (await self.source.server.pipe([*confirmed, *migrations]))[len(confirmed) :]
+        replies = await self._send(confirmed, migrations, moving)
         self.throttle.judge(clock() - began, sum(map(len, moving.values())), len(moving))
         empty = {slot for slot, remaining in zip(moving, replies[1::2], strict=True) if remaining == []}
         listed: dict[int, list[bytes]] = {slot: [] for slot in done if slot in empty}
         if left := [slot for slot in done if slot not in empty]:
             keys_left = await self.source.server.pipe([*map(self._list_command, left)])
             listed |= {slot: sure(keys) for slot, keys in zip(left, keys_left, strict=True)}
-        for (slot, keys), reply, remaining in zip(moving.items(), replies[::2], replies[1::2], strict=True):
-            if not await self._judge(slot, keys, reply, remaining, listed.get(slot)):
+        for (slot, keys), reply in zip(moving.items(), replies[::2], strict=True):
+            if not await self._judge(slot, keys, reply, listed.get(slot)):
                 (listed[slot],) = map(sure, await self.source.server.pipe([self._list_command(slot)]))
         return listed
 
-    async def _judge(self, slot: int, keys: list[bytes], reply: Any, remaining: Any, left: list[bytes] | None) -> bool:
+    async def _send(
+        self, confirmed: Sequence[Command], migrations: Sequence[Command], moving: Mapping[int, Sequence[bytes]]
+    ) -> list[Any]:
+        """Send each MIGRATE with its list of remaining keys, and record the keys in doubt.
+
+        If the operator is stopped, its Lease lasts until this has ended: nothing but the replies shows which keys are
+        in doubt.
+        """
+
+        async def send() -> list[Any]:
+            replies = (await self.source.server.pipe([*confirmed, *migrations]))[len(confirmed) :]
+            answers = zip(moving.items(), replies[::2], replies[1::2], strict=True)
+            failed = {
+                slot: duplicates.parse_remaining(keys, sure(remaining))
+                for (slot, keys), reply, remaining in answers
+                if isinstance(reply, Refused) and reply.code == "IOERR"
+            }
+            if failed:
+                await self._record_doubts(failed)
+            return replies
+
+        sending = asyncio.ensure_future(send())
+        try:
+            return await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            with suppress(DatabaseError, KubeError):
+                await sending
+            raise
+
+    async def _record_doubts(self, sent: Mapping[int, Mapping[bytes, str]]) -> None:
+        """Record keys of a failed MIGRATE that the source still has, by slot, with the SHA-1 of their values."""
+        for slot, values in sent.items():
+            self.doubts.setdefault(slot, {}).update(values)
+        recorded = frozenset(Doubt.of(slot, key, value) for slot in sent for key, value in self.doubts[slot].items())
+        await self.journal.set_doubts(self.source.id, self.target.id, Slots.of(*sent), recorded)
+
+    async def _judge(self, slot: int, keys: list[bytes], reply: Any, left: list[bytes] | None) -> bool:
         """Evaluate the reply of MIGRATE, and return whether all keys have moved.
 
         Args:
-            remaining: reply of the command that lists the keys that the source still had directly afterwards.
             left: next keys of the slot, if they are listed.
         """
         if not isinstance(reply, Refused):
@@ -335,7 +373,7 @@ class KeyByKeyPath:
             self._failures[slot] = 0 if count else self._failures[slot]
         elif reply.code == "IOERR":
             self.throttle.restart()  # the target may be slow: allow each MIGRATE more time
-            await self._remove_late(slot, duplicates.parse_remaining(keys, sure(remaining)))
+            await self._remove_late(slot)
             if self._failures[slot] >= MAX_TRIES:
                 self._halt(slot, reply)
         else:
@@ -348,19 +386,13 @@ class KeyByKeyPath:
             self.target.report.me.importing.get(slot, self.source.id) != self.source.id
         )
 
-    async def _remove_late(self, slot: int, sent: Mapping[bytes, str]) -> None:
+    async def _remove_late(self, slot: int) -> None:
         """Remove copies that a failed MIGRATE may have left at the target.
 
         The record ends before these keys move again: then a copy at the target is the only one.
-
-        Args:
-            sent: SHA-1 of the value of each key of that command that the source still has: it is in doubt from now on.
         """
-        doubts = self.doubts.setdefault(slot, {})
-        doubts |= sent
-        recorded = frozenset(Doubt.of(slot, key, value) for key, value in doubts.items())
-        await self.journal.set_doubts(self.source.id, self.target.id, Slots.of(slot), recorded)
-        await duplicates.remove_late(self.source, self.target, doubts, patience=4 * self.block_limit)
+        await self._record_doubts({slot: {}})
+        await duplicates.remove_late(self.source, self.target, self.doubts[slot], patience=4 * self.block_limit)
         await self.journal.set_doubts(self.source.id, self.target.id, Slots.of(slot), frozenset())
 
     async def _settle_doubts(self) -> None:
@@ -417,7 +449,7 @@ class KeyByKeyPath:
         """Let the target own slots of which the source has no key; wait until a replica has the keys."""
         for slot in slots:
             if self.doubts.get(slot):
-                await self._remove_late(slot, {})
+                await self._remove_late(slot)
         self._advance(slots, SlotEvent.MOVE_LAST_KEY)
         self._advance(slots, SlotEvent.ASSIGN_AT_TARGET)
         # Not in one pipeline: a server that continues after WAIT responds before it has saved nodes.conf. If it ended

@@ -6,18 +6,26 @@ operator, so that the next one removes the copy.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from operators.redis.api.status import recorded_moves
 from operators.redis.client.errors import RedisError, Unreachable
-from operators.redis.client.server import Access, Endpoint
+from operators.redis.client.server import Access, Command, Connect, Endpoint, Server
+from operators.redis.migration import throttle
 from operators.redis.migration.commands import MoveSlots
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from shared.kubernetes.kinds import Obj
 from tests.unit.redis.migration.test_key_by_key import KEY, OTHER, SLOT, Bed
+from tests.unit.redis.simulation.node import slot_of
+
+SLOTS = Slots.of(SLOT)
 
 
 class Ended(BaseException):
@@ -32,8 +40,8 @@ class Operator:
         done: number of such so far.
     """
 
-    def __init__(self, bed: Bed, left: int | None) -> None:
-        self.bed, self.left, self.done = bed, left, 0
+    def __init__(self, bed: Bed, left: int | None, slots: Slots = SLOTS) -> None:
+        self.bed, self.left, self.done, self.slots = bed, left, 0, slots
         self.status: Obj = {"moves": []}
         bed.before = self.before
 
@@ -51,13 +59,13 @@ class Operator:
         if self.left is not None and self.done > self.left:
             raise Ended
 
-    async def move(self) -> None:
+    async def move(self, connect: Connect | None = None) -> None:
         bed = self.bed
         nodes = {bed.lab.id(name): Endpoint(name, bed.lab.address(name)[0], name) for name in "abc"}
-        moves = (Move(bed.lab.id(bed.source), bed.lab.id(bed.target), Slots.of(SLOT)),)
+        moves = (Move(bed.lab.id(bed.source), bed.lab.id(bed.target), self.slots),)
         known = recorded_moves(self.status)
         call = MoveSlots(Access(), moves, nodes, acknowledge=False, recorded=known or (), written=known)
-        await call.carry_out_recorded(bed.lab.redis.connect, self.record)
+        await call.carry_out_recorded(connect or bed.lab.redis.connect, self.record)
 
 
 async def interrupted(left: int | None, *, lateness: float) -> tuple[Bed, int]:
@@ -135,3 +143,70 @@ async def test_record_of_doubts_ends_before_the_key_moves() -> None:
     assert seen
     assert not any(seen)
     assert KEY in bed.keys(bed.target)
+
+
+@dataclass
+class _Slow:
+    """A connection on which the operator is stopped while a MIGRATE runs: the server answers afterwards."""
+
+    server: Server
+    stop: Callable[[], object]
+
+    async def execute(self, *command: str | int | bytes) -> Any:
+        return await self.server.execute(*command)
+
+    async def pipe(self, commands: Sequence[Command]) -> list[Any]:
+        replies = await self.server.pipe(commands)
+        if any(command[0] == "MIGRATE" for command in commands):
+            self.stop()
+        await asyncio.sleep(0)
+        return replies
+
+    async def aclose(self) -> None:
+        await self.server.aclose()
+
+
+async def test_deleted_key_stays_deleted_although_the_operator_is_stopped_during_migrate() -> None:
+    """Each update of the operator does that: the process has some seconds to end, in which the reply can be read."""
+    bed = await Bed.begin(replicas="")
+    redis = bed.lab.redis
+    redis.stalled.add(f"demo-{bed.target}")
+    operator = Operator(bed, None)
+
+    def connect(endpoint: Endpoint, access: Access) -> Server:
+        return _Slow(redis.connect(endpoint, access), lambda: running.cancel())
+
+    running = asyncio.create_task(operator.move(connect))
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert redis.done["timed out"] == 1
+    await bed.lab.server(bed.target).execute("PING")  # the target executes what it has received
+    assert KEY in bed.keys(bed.target)
+    del bed.keys(bed.source)[KEY]
+    await operator.move()
+    assert bed.owns(bed.target)
+    assert KEY not in bed.keys(bed.target), "a deleted key is back"
+    assert OTHER in bed.keys(bed.target)
+
+
+async def test_keys_of_all_slots_of_a_batch_are_recorded_before_the_first_copy_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(throttle.Throttle, "next_size", lambda _: (8, 8))
+    bed = await Bed.begin(replicas="")
+    redis = bed.lab.redis
+    more = next(key for key in bed.keys(bed.source) if slot_of(key) != SLOT)
+    await bed.lab.opened(slot_of(more))
+    operator = Operator(bed, None, SLOTS | Slots.of(slot_of(more)))
+
+    def before(what: str) -> None:
+        if what.startswith("MIGRATE") and redis.done["timed out"] < 2:
+            redis.stalled.add(f"demo-{bed.target}")
+        if redis.done["timed out"] == 2:  # neither is a copy removed
+            redis.hidden.add(f"demo-{bed.target}")
+
+    bed.before = before
+    with contextlib.suppress(Unreachable):
+        await operator.move()
+    found = [doubt for move in recorded_moves(operator.status) or () for doubt in move.doubts]
+    assert {doubt.slot for doubt in found} == {SLOT, slot_of(more)}
