@@ -132,9 +132,11 @@ def label_serving_pods(resource: RedisCluster, seen: Assessment, _now: datetime)
 
     Evictions count only such pods. So an instance that is removed keeps its label until no slot has to move: a rolling
     update comes before that. A replica that lags for a while keeps it too, because it still redirects clients to the
-    right node. While the nodes disagree about owners, no label changes.
+    right node. While the nodes disagree about owners, no label changes; but a new node never learns the slots of a
+    lost primary, and an empty node that answers alone agrees with all that answer.
     """
-    if not resource.formed or seen.agreement.settled:
+    lost = (primary.id for primary in seen.view.primaries if seen.lost(primary.id))
+    if not resource.formed or not seen.view.owned or seen.agreement.without(lost).settled:
         return PASS
     actions: list[Action] = []
     moved = not set(seen.view.owned) - set(seen.primaries)
