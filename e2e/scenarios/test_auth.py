@@ -83,7 +83,8 @@ def test_new_password_reaches_every_server_and_the_old_one_is_revoked(kubectl: K
     kubectl.apply(users("users", LOGIN))
     cache = Memcached.create(kubectl, "cache", access(kubectl), size=2, auth={"secretName": "users"})
     cache.await_ready(2)
-    servers, first = uids(kubectl), cache.now["status"]["users"]
+    servers = uids(kubectl)
+    first = until("the servers attest the users that they loaded", lambda: cache.now["status"].get("users"))
     second = ("app", "second-secret")
     for server in cache.servers:
         with access(kubectl).client(server) as client:

@@ -161,8 +161,7 @@ class Executor:
                     await self._write_secret(resource, action, seen.get(number, action.seen))
                     changed = True
                 case Delete():
-                    await self._delete(resource, action)
-                    changed = True
+                    changed |= await self._delete(resource, action)
                 case Evict():
                     await self._evict(resource, action)
                     changed = True
@@ -412,9 +411,12 @@ class Executor:
         assert pair is not None
         return secrets.encoded(dict(zip(under, pair, strict=True)))
 
-    async def _delete(self, resource: Obj, action: Delete) -> None:
+    async def _delete(self, resource: Obj, action: Delete) -> bool:
+        """Delete an object; return whether anything changed: one that is being deleted is not deleted again."""
         kind, metadata = action.kind, action.obj["metadata"]
         ownership.require_part(action.obj, self._controller.operator, resource)
+        if _is_being_deleted(action):
+            return False
         self._applied.pop(_object_hash(action), None)
         try:
             left = await self._kube.delete(
@@ -431,11 +433,12 @@ class Executor:
         except errors.NotFound:
             left = None
         if kind not in self._cache.kinds:
-            return
+            return True
         if left is None:
             self._cache.drop(kind, action.obj)
         else:
             self._cache.put(kind, left)
+        return True
 
     async def _evict(self, resource: Obj, action: Evict) -> None:
         metadata = action.obj["metadata"]
@@ -584,6 +587,14 @@ def _require_living(observed: Obj) -> None:
                 "finalizer."
             )
         raise errors.Terminating(f"{what}. The operator creates it again after that.")
+
+
+def _is_being_deleted(action: Delete) -> bool:
+    """Whether an object is being deleted already, and ends as soon as the action requires."""
+    metadata = action.obj["metadata"]
+    if "deletionTimestamp" not in metadata:
+        return False
+    return action.grace_seconds is None or metadata.get("deletionGracePeriodSeconds", 0) <= action.grace_seconds
 
 
 def _planned_state(resource: Obj) -> tuple[object, ...]:

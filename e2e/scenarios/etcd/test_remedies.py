@@ -43,13 +43,14 @@ def backup_of(kubectl: Kubectl) -> dict[str, Any]:
 
 @pytest.mark.parametrize("lost", [SECRETS, ("demo-ca", "demo-client-tls")], ids=["all", "CA and client"])
 def test_members_follow_new_secrets_after_the_former_ones_were_deleted(
-    kubectl: Kubectl, tmp_path: Path, lost: tuple[str, ...]
+    kubectl: Kubectl, etcd_operator: Operator, tmp_path: Path, lost: tuple[str, ...]
 ) -> None:
     cluster = secured(kubectl, tmp_path, size=3)
     with cluster.load() as load:
         time.sleep(2)
     former = cluster.cluster_id
-    kubectl("delete", "secret", *lost)
+    with etcd_operator.scaled_to_zero():  # it would rescue what it sees before the last one is deleted
+        kubectl("delete", "secret", *lost)
     assert "demo-ca" in cluster.await_reason("AuthorityUntrusted", seconds=120)
     cluster.await_ready(3, seconds=300)
     assert cluster.cluster_id == former
@@ -60,13 +61,16 @@ def test_members_follow_new_secrets_after_the_former_ones_were_deleted(
     assert later.check() > 10
 
 
-def test_members_in_memory_are_not_restarted_until_the_secrets_are_restored(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_members_in_memory_are_not_restarted_until_the_secrets_are_restored(
+    kubectl: Kubectl, etcd_operator: Operator, tmp_path: Path
+) -> None:
     cluster = secured(kubectl, tmp_path, size=3, storage={"medium": "Memory", "size": "256Mi"})
     former, before = cluster.cluster_id, uids(kubectl)
     saved = tmp_path / "secrets.yaml"
     saved.write_text(json.dumps(backup_of(kubectl)))
     with cluster.load() as load:
-        kubectl("delete", "secret", *SECRETS)
+        with etcd_operator.scaled_to_zero():
+            kubectl("delete", "secret", *SECRETS)
         cluster.await_reason("AuthorityUntrusted", seconds=120)
         time.sleep(10)
         assert (cluster.reason, uids(kubectl)) == ("AuthorityUntrusted", before)

@@ -477,6 +477,18 @@ class TestEvict:
         assert not isinstance(refused.value, NotEvictable)
 
 
+async def test_object_that_is_being_deleted_is_deleted_again_only_to_end_sooner(lab: Lab) -> None:
+    lab.pod()
+    lab.user_client.merge(POD, NAMESPACE, "a-0", {"spec": {"nodeName": "node-1"}})
+    lab.user_client.delete(POD, NAMESPACE, "a-0", gracePeriodSeconds=30)
+    pod = lab.user_client.get(POD, NAMESPACE, "a-0")
+    before = len(lab.server.log.all_writes)
+    assert not await lab.do(Delete(POD, pod))
+    assert not await lab.do(Delete(POD, pod, grace_seconds=30))
+    assert len(lab.server.log.all_writes) == before
+    assert await lab.do(Delete(POD, pod, grace_seconds=1))
+
+
 @pytest.mark.parametrize("orphan", [True, False])
 async def test_dependents_of_a_deleted_object_stay_if_orphaned(lab: Lab, *, orphan: bool) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "box", "image": "box:1"}]}}
