@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from operators.etcd.api.backup import COMPLETE
-from operators.etcd.api.resource import UNKNOWN_LOSS
 from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State, timestamp
+from shared.steps.confirmed_recovery import awaits_confirmation
 
 MEMBERS = State(
     "platform_etcd_members",
@@ -77,17 +77,10 @@ def cluster_states(obj: Obj) -> Iterator[Sample]:
     for alarm in ("CORRUPT", "NOSPACE"):
         yield ALARMS(raised[alarm], alarm)
     yield DATABASE(max((member["dbSize"] for member in members if "dbSize" in member), default=None))
-    yield RECOVERY_WAITING(_awaits_confirmation(spec, status.get("recovery") or {}))
+    yield RECOVERY_WAITING(awaits_confirmation(obj))
     snapshots = status.get("backup") or {}
     yield SNAPSHOT_SUCCESS(timestamp(snapshots.get("lastTime")))
     yield SNAPSHOT_DUE(timestamp(snapshots.get("nextTime")))
-
-
-def _awaits_confirmation(spec: Obj, recovery: Obj) -> bool:
-    """Whether a recovery is offered, and neither confirmed nor put in question by what is observed."""
-    confirmed = (spec.get("recovery") or {}).get("confirm")
-    is_confirmed = confirmed == recovery.get("token") != recovery.get("priorConfirm")
-    return bool(recovery) and not is_confirmed and recovery.get("message") != UNKNOWN_LOSS
 
 
 def backup_states(obj: Obj) -> Iterator[Sample]:

@@ -8,6 +8,7 @@ from operators.redis.api.node_entries import recorded_entries
 from operators.redis.slots.hash_slots import SLOTS, Slots
 from shared.kubernetes.kinds import Obj
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
+from shared.steps.confirmed_recovery import awaits_confirmation
 
 PRIMARIES = State("platform_redis_masters", "Number of primaries of a RedisCluster that own slots.")
 SLOT_COUNT = State(
@@ -22,7 +23,7 @@ SLOTS_LEFT = State(
 )
 RECOVERY_WAITING = State(
     "platform_redis_recovery_waiting",
-    "1 while a RedisCluster lost a primary with all of its replicas and a user must decide, else 0.",
+    "1 while a RedisCluster has lost a primary with all of its replicas and a user must confirm the recovery, else 0.",
 )
 
 STATES = (PRIMARIES, SLOT_COUNT, SLOTS_LEFT, RECOVERY_WAITING)
@@ -42,7 +43,7 @@ def states(obj: Obj) -> Iterator[Sample]:
         yield SLOT_COUNT(SLOTS - len(Slots.union((served, _slots(status, "Unknown")))), "unserved")
     moving = status.get("migration")
     yield SLOTS_LEFT(moving["slots"] - moving["moved"] if moving else 0)
-    yield RECOVERY_WAITING(bool(status.get("recovery")))
+    yield RECOVERY_WAITING(awaits_confirmation(obj))
 
 
 def _slots(status: Obj, state: str) -> Slots:

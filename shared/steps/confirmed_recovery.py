@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from shared.api.spec import CustomResource
+from shared.kubernetes import accessors
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
@@ -30,6 +31,9 @@ LONGEST_GAP = timedelta(hours=1)
 
 RENEWAL = timedelta(minutes=10)
 """Age at which the recorded time of the last observation is renewed."""
+
+UNKNOWN = "At present it is unknown whether this data is lost."
+"""Message of a recovery that is offered no more, and whose token stays valid if the same loss is observed again."""
 
 _SINCE = "%Y%m%dT%H%M%SZ"
 
@@ -44,9 +48,23 @@ def recorded(resource: CustomResource[Any]) -> Obj:
     return resource.reported.get("recovery") or {}
 
 
+def awaits_confirmation(obj: Obj) -> bool:
+    """Whether a resource reports a recovery that a user can confirm now, and has not confirmed."""
+    record = accessors.status_of(obj).get("recovery") or {}
+    given = ((obj.get("spec") or {}).get("recovery") or {}).get("confirm")
+    is_confirmed = given == record.get("token") != record.get("priorConfirm")
+    return bool(record) and not is_confirmed and record.get("message") != UNKNOWN
+
+
 def confirms(resource: CustomResource[Any], token: str) -> bool:
     """Whether the user has confirmed exactly this recovery."""
-    return resource.spec.recovery is not None and resource.spec.recovery.confirm == token
+    return _given(resource) == token
+
+
+def _given(resource: CustomResource[Any]) -> str | None:
+    """Return spec.recovery.confirm."""
+    given: str | None = resource.spec.recovery.confirm if resource.spec.recovery is not None else None
+    return given
 
 
 def is_in_force(resource: CustomResource[Any], token: str) -> bool:
@@ -68,9 +86,9 @@ def occurrence(resource: CustomResource[Any], loss: str, now: datetime, *, conti
         fields: Obj = {name: record[name] for name in ("token", "observed", "priorConfirm") if name in record}
         observed = _observed(record)
         return fields if observed and now - observed < RENEWAL else fields | {"observed": rfc3339(now)}
-    given = resource.spec.recovery
+    given = _given(resource)
     fields = {"token": _occurrence_token(loss, now), "observed": rfc3339(now)}
-    return fields | ({"priorConfirm": given.confirm} if given is not None else {})
+    return fields | ({"priorConfirm": given} if given is not None else {})
 
 
 def current(resource: CustomResource[Any], now: datetime) -> Obj:
@@ -134,15 +152,15 @@ class Proposal:
         Args:
             requeue: seconds until an unconfirmed loss is observed again.
         """
-        given, prefix = resource.spec.recovery, f"{self.loss} ".lstrip()
+        given, prefix = _given(resource), f"{self.loss} ".lstrip()
         if resource.invalid:  # it may have a confirmation, which counts only as a part of a valid spec
             message = f"{prefix}A recovery is possible once the spec is corrected: {resource.invalid}"
             return Step.blocked(self.reason, message, requeue=requeue)
-        is_prior = given is not None and given.confirm == self.prior
-        if given is not None and given.confirm != self.token and not is_prior:
+        is_prior = given is not None and given == self.prior
+        if given is not None and given != self.token and not is_prior:
             return Step.blocked(
                 TOKEN_REFUSED,
-                f"{prefix}spec.recovery.confirm is {given.confirm!r}, but the token of the current recovery is "
+                f"{prefix}spec.recovery.confirm is {given!r}, but the token of the current recovery is "
                 f"{self.token}: {self.consequences} Nothing was changed. To proceed, set spec.recovery.confirm to it.",
             )
         if given is not None and not is_prior and recorded(resource).get("token") != self.token:

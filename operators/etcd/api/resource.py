@@ -118,10 +118,6 @@ class MemberStatus(SpecModel):
     )
 
 
-UNKNOWN_LOSS = "At present it is unknown which members have lost their data."
-"""Message of a recovery that is offered no more, and whose token stays valid if the same loss is observed again."""
-
-
 class RecoveryStatus(SpecModel):
     """Recovery that is possible after a quorum was permanently lost."""
 

@@ -244,13 +244,17 @@ class Restore(SpecModel):
 
 
 class Recovery(SpecModel):
-    """Confirmation of a recovery after a quorum was lost, and of the deletion of the data that it did not use."""
+    """Confirmation of a recovery after a quorum was lost, and of the deletion of the data that it did not use.
 
-    confirm: Annotated[str, Field(max_length=64)] = Field(
+    Each of the two is independent of the other: a user may remove the first once the recovery is complete.
+    """
+
+    confirm: Annotated[str, Field(max_length=64)] | None = Field(
+        None,
         description=(
             "Value of status.recovery.token. It confirms the recovery that status.recovery describes: the "
             "cluster continues with the data of the survivor, and writes that only the lost members had are lost."
-        )
+        ),
     )
     release: Annotated[str, Field(max_length=64)] | None = Field(
         None,

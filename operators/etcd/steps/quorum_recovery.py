@@ -26,7 +26,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from operators.etcd import recovery_marks
-from operators.etcd.api.resource import UNKNOWN_LOSS, EtcdCluster
+from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.backup.pods import TOKEN, recovery_pod_name
 from operators.etcd.empty_directory import AWAITING_PROOF
@@ -44,7 +44,7 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
-from shared.steps.confirmed_recovery import Proposal, confirms, current, is_in_force, occurrence, recorded
+from shared.steps.confirmed_recovery import UNKNOWN, Proposal, confirms, current, is_in_force, occurrence, recorded
 
 POLL_SECONDS, RETRY_SECONDS = 5.0, 30.0
 """Time until members are observed again: while they may return, and while a user must act or a pod failed."""
@@ -99,7 +99,7 @@ def _unknown(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: date
     lost = [voter for voter in found.voters if f"{voter.id:016x}" in (record.get("lost") or ())]
     if not lost or any(has_returned(resource, seen, voter) for voter in lost):
         return None
-    return record | {"message": UNKNOWN_LOSS}
+    return record | {"message": UNKNOWN}
 
 
 def executing(resource: EtcdCluster, seen: Observed, now: datetime) -> bool:

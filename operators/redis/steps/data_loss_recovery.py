@@ -45,7 +45,7 @@ from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOS
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
-from shared.steps.confirmed_recovery import Proposal, current, is_in_force, occurrence
+from shared.steps.confirmed_recovery import UNKNOWN, Proposal, current, is_in_force, occurrence
 
 POLL_SECONDS = 2.0
 """Time until nodes that may come back are observed again."""
@@ -248,7 +248,7 @@ def report(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | Non
     if found.is_certain:
         return _offer(resource, seen, found, now)
     left = _remaining(seen, found, current(resource, now))  # unknown neither ends a loss nor begins one
-    return left | {"message": "At present it is unknown whether these keys are lost."} if left["slots"] else None
+    return left | {"message": UNKNOWN} if left["slots"] else None
 
 
 def _offer(resource: RedisCluster, seen: Assessment, found: SlotLoss, now: datetime) -> Obj:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.api.resource import UNKNOWN_LOSS
 from operators.etcd.client.server import Alarm
 from operators.etcd.resource_metrics import (
     ALARMS,
@@ -81,14 +80,7 @@ def test_alarms_are_counted_by_type() -> None:
 
 def test_recovery_that_waits_for_confirmation_is_reported() -> None:
     assert samples({"recovery": {"token": "t"}})[RECOVERY_WAITING, ()] is True
-    earlier = {"recovery": {"token": "t", "priorConfirm": "s"}}
-    assert samples(earlier, recovery={"confirm": "s"})[RECOVERY_WAITING, ()] is True
-
-
-def test_recovery_that_runs_or_is_unknown_waits_for_no_confirmation() -> None:
     assert samples({"recovery": {"token": "t"}}, recovery={"confirm": "t"})[RECOVERY_WAITING, ()] is False
-    assert samples({"recovery": {"token": "t", "message": UNKNOWN_LOSS}})[RECOVERY_WAITING, ()] is False
-    assert samples({})[RECOVERY_WAITING, ()] is False
 
 
 def test_new_cluster_has_desired_but_no_ready_members() -> None:

@@ -57,6 +57,8 @@ def test_slots_are_not_reported_as_unserved_while_only_the_operator_cannot_reach
 def test_lost_slots_wait_for_confirmation() -> None:
     found = of(*LOSS)
     assert found[RECOVERY_WAITING, ()] is True
+    confirm = plan(*world(*LOSS)).status["recovery"]["token"]
+    assert of(*LOSS, recovery={"confirm": confirm})[RECOVERY_WAITING, ()] is False, "a confirmed recovery runs"
     assert found[SLOT_COUNT, ("unserved",)] == 5461
 
 

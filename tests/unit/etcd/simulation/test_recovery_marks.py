@@ -39,7 +39,7 @@ def released(token: str) -> ScenarioStep:
 
     def act(stage: Stage) -> None:
         stage.database.guard.released = True
-        release = {"spec": {"recovery": {"release": token}}}
+        release = {"spec": {"recovery": {"release": token, "confirm": None}}}
         stage.user_client.merge(stage.kind, stage.namespace, NAME, release)
 
     return ScenarioStep(f"{token} is released", act)

@@ -22,7 +22,7 @@ FORMER = replace(ABSENT, disk="disk-2")
 
 def recovered(*at: At, mark: str, number: int, release: str = "", pod: Obj | None = None) -> Plan:
     """Plan for a recovered cluster whose volume `number` has a mark."""
-    recovery: Obj = {"confirm": MARK} | ({"release": release} if release else {})
+    recovery: Obj = {"release": release} if release else {"confirm": MARK}
     resource = cluster(3, recovery=recovery)
     world = seen(resource, *at)
     volume = world.instances[number].volume

@@ -15,7 +15,9 @@ from shared.status.verdict import Progress
 from shared.steps.confirmed_recovery import (
     LONGEST_GAP,
     RENEWAL,
+    UNKNOWN,
     Proposal,
+    awaits_confirmation,
     confirms,
     current,
     is_in_force,
@@ -125,6 +127,34 @@ def test_value_in_the_spec_when_a_loss_is_found_confirms_nothing() -> None:
     assert not is_in_force(resource(token), token), "the status must record it before"
     assert not is_in_force(resource(None, record=found), token)
     assert not is_in_force(resource(token, record=found | {"priorConfirm": token}), token)
+
+
+def test_recovery_without_a_confirmation_confirms_nothing() -> None:
+    """A user may release what an earlier recovery kept, and confirm nothing."""
+    released = resource(None)
+    released.spec.recovery = SimpleNamespace(confirm=None)
+    found = occurrence(released, "a", NOW, continues=False)
+    assert "priorConfirm" not in found
+    step = replace(PROPOSAL, token=found["token"]).decide(released, requeue=30.0)
+    assert (step.progress, step.reason) == (Progress.BLOCKED, "Lost")
+    assert f"set spec.recovery.confirm to {found['token']}. Check first." in step.message
+
+
+@pytest.mark.parametrize(
+    ("record", "confirm", "awaits"),
+    [
+        ({}, None, False),
+        ({"token": "t"}, None, True),
+        ({"token": "t"}, "s", True),
+        ({"token": "t"}, "t", False),
+        ({"token": "t", "priorConfirm": "t"}, "t", True),
+        ({"token": "t", "message": UNKNOWN}, None, False),
+    ],
+)
+def test_only_an_offered_recovery_that_is_not_confirmed_awaits_it(
+    record: Obj, confirm: str | None, awaits: bool
+) -> None:
+    assert awaits_confirmation({"spec": {"recovery": {"confirm": confirm}}, "status": {"recovery": record}}) is awaits
 
 
 def test_token_of_an_earlier_version_is_replaced() -> None:
