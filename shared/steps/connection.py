@@ -149,9 +149,10 @@ def known_credentials(own: Owner, component: str, seen: ConnectionSecret | None)
 def keep_connection(
     own: Owner, component: str, connection: Connection, seen: ConnectionSecret | None, *, is_requested: bool
 ) -> Step:
-    """Write the Secret if it differs from the connection, or empty it if the spec does not request it.
+    """Write the Secret if it differs from the connection, or remove the connection if the spec does not request it.
 
     The operator has no right to delete Secrets; an empty one is deleted with its resource, or by a user.
+    Keys that a user added stay.
 
     Args:
         own: owner of the Secret.
@@ -162,9 +163,8 @@ def keep_connection(
     if seen is None:
         return PASS
     if not is_requested:
-        if not seen.content or not is_owned(own, component, seen):
-            return PASS
-        return Step.do(WriteSecret(_secret(own, component, connection.type, {}), seen.found, is_copy=True))
+        keys = sorted(seen.content.keys() & connection.content.keys())
+        return Step.do(_removal(seen.found, keys)) if keys and own.may_delete(seen.found) else PASS
     is_proven = seen.found is not None and seen.is_proven
     is_unknown = not is_proven and None in connection.content.values()
     if seen.found is None and is_unknown:
@@ -216,7 +216,7 @@ def status(own: Owner, component: str, connection: Connection, seen: ConnectionS
 
 
 def _removal(found: Obj, keys: Iterable[str]) -> Patch:
-    """Return the removal of keys that another client wrote; the content of the operator follows."""
+    """Return the removal of keys of any field manager: an apply removes only those of the operator."""
     return Patch(SECRET, found, {"data": dict.fromkeys(keys)})
 
 

@@ -17,7 +17,7 @@ import operators
 from operators.etcd.api import backup as backup_api
 from shared.cli.options import parse_options
 from shared.kubernetes.accessors import condition
-from shared.kubernetes.kinds import CONFIG_MAP, EVENT, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Kind, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, EVENT, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Kind, Obj
 from shared.kubernetes.ownership import COMPONENT, INSTANCE, MANAGED_BY, NAME, PART_OF
 from shared.status import conditions
 from shared.testing.api_server.requests import TargetedRequest
@@ -270,3 +270,19 @@ async def test_edited_labels_and_owners_are_restored_or_reported(kind: str) -> N
                 user.merge(owned.kind, NAMESPACE, owned.name, {"metadata": restored})
                 await run.settle()
     assert not wrong, "\n".join(wrong)
+
+
+# The Secret for clients.
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CASES if kind != backup_api.API.kind.name])
+async def test_key_of_a_user_stays_in_a_secret_for_clients_that_is_not_requested(kind: str) -> None:
+    """The operator removed only its own keys, and so found one to remove in every reconcile."""
+    case, added = CASES[kind], {"added": "eA=="}
+    run = await _run(case, *case.full[0])
+    run.stage.user_client.merge(SECRET, NAMESPACE, f"{case.name}-connection", {"data": added})
+    await run.run_steps((case.least,))
+    [secret] = (each for each in run.stage.find(SECRET) if each["metadata"]["name"] == f"{case.name}-connection")
+    assert (secret["data"], _status(run, case)[0]["reason"]) == (added, "Ready")
+    assert run.operator is not None
+    assert not run.operator.queue.failures(Key(NAMESPACE, case.name))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from shared.kubernetes.kinds import SERVICE, Kind, Obj
+from shared.kubernetes.kinds import SECRET, SERVICE, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import content_of, encoded
-from shared.runtime.plan import Step, WriteSecret
+from shared.runtime.plan import Patch, Step, WriteSecret
 from shared.steps.connection import (
     Connection,
     ConnectionSecret,
@@ -111,10 +111,19 @@ def test_secret_of_a_deleted_resource_of_the_same_name_is_awaited() -> None:
 
 
 def test_content_is_removed_when_the_secret_is_no_longer_requested() -> None:
-    emptied = written(keep(KNOWN, present(), is_requested=False)).obj
-    assert not emptied["data"]
+    found = present(added="by a user")
+    (removal,) = keep(KNOWN, found, is_requested=False).actions
+    assert removal == Patch(SECRET, found, {"data": dict.fromkeys(sorted(KNOWN.content))})
+    assert keep(KNOWN, {**found, "data": encoded({"added": "by a user"})}, is_requested=False) == Step()
     assert keep(KNOWN, {**present(), "data": {}}, is_requested=False) == Step()
     assert keep(KNOWN, None, is_requested=False) == Step()
+
+
+def test_secret_that_has_only_the_labels_of_the_resource_is_not_emptied() -> None:
+    """Any client may have copied it, also with the operator's keys."""
+    found = present()
+    copied = {**found, "metadata": {key: part for key, part in found["metadata"].items() if key != "ownerReferences"}}
+    assert keep(KNOWN, copied, is_requested=False) == Step()
 
 
 def test_status_names_the_secret_once_it_has_content() -> None:
