@@ -11,8 +11,9 @@ from datetime import datetime
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.objects.names import server_secret
-from operators.etcd.reasons import ALARM_RAISED, NO_QUORUM
+from operators.etcd.reasons import ALARM_RAISED, ANOTHER_CLUSTER, NO_QUORUM
 from operators.etcd.steps.data_loss import known_voters
+from operators.etcd.steps.recording import is_another_cluster
 from shared.status import health
 from shared.status.health import Finding, Health
 from shared.status.reasons import REDUNDANCY_REDUCED, REDUNDANT, SERVED
@@ -37,6 +38,8 @@ def _available(resource: EtcdCluster, seen: Assessment, now: datetime) -> Findin
         return ended
     if alarms := _alarms(resource, seen):
         return Finding(False, ALARM_RAISED, f"Members raised the alarm {', '.join(alarms)}.")
+    if is_another_cluster(resource, seen):
+        return Finding(False, ANOTHER_CLUSTER, "Members serve the keys of another cluster, and none of this one.")
     if seen.members is not None:
         return Finding(True, SERVED, "The members have a quorum and a leader.")
     if not resource.recorded_cluster_id:

@@ -40,6 +40,7 @@ ANOTHER_CLUSTER = REASONS.add(
         "Members report cluster id {found}, but this is cluster {known}. Nothing was changed. A new cluster "
         "was created instead of this one: restore a backup, or bring back the volumes of the former members."
     ),
+    "Members serve the keys of another cluster, and none of this one.",
 )
 BACKUP_FAILED = REASONS.add(
     "BackupFailed",

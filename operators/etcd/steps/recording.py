@@ -51,16 +51,21 @@ def _record_id(resource: EtcdCluster, facts: Assessment) -> Step | None:
     return None
 
 
+def is_another_cluster(resource: EtcdCluster, facts: Assessment) -> bool:
+    """Whether the members report the id of another cluster than the recorded one, and no recovery created it."""
+    known = resource.recorded_cluster_id
+    return bool(known) and facts.cluster_id not in (0, known, successor(resource))
+
+
 def _refuse_another_cluster(resource: EtcdCluster, facts: Assessment) -> Step | None:
     """Block if the members report the id of another cluster."""
-    known, found = resource.recorded_cluster_id, facts.cluster_id
-    if not known or found in (0, known):
+    if not is_another_cluster(resource, facts):
         return None
     return Step.blocked(
         ANOTHER_CLUSTER,
-        f"Members report cluster id {found:016x}, but this is cluster {known:016x}. Nothing was changed. A new "
-        "cluster was created instead of this one: restore a backup, or bring back the volumes of the former "
-        "members.",
+        f"Members report cluster id {facts.cluster_id:016x}, but this is cluster {resource.recorded_cluster_id:016x}. "
+        "Nothing was changed. A new cluster was created instead of this one: restore a backup, or bring back the "
+        "volumes of the former members.",
     )
 
 

@@ -81,6 +81,12 @@ def test_member_that_only_the_operator_cannot_reach_reduces_no_redundancy() -> N
     }
 
 
+def test_members_of_another_cluster_do_not_make_this_one_available() -> None:
+    first = planned(VOTER, VOTER, VOTER).status
+    made = planned(VOTER, VOTER, VOTER, status={**first, "clusterID": "55f63a2002313cff"})
+    assert conditions(made)["Available"] == (False, "AnotherCluster")
+
+
 def test_missing_voter_reduces_the_redundancy() -> None:
     made = planned(VOTER, VOTER, DOWN)
     assert conditions(made)["Degraded"] == (True, "RedundancyReduced")
