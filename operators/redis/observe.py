@@ -6,6 +6,7 @@ records which node was on which volume: this distinguishes a node that lost its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,12 @@ from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.steps.adoption import Adoptable
 from shared.steps.connection import ConnectionSecret
+
+MAX_LAG_SECONDS = 60.0
+"""Time for which a primary may outlive the link to a replica that replaces it: Redis elects one until then, by default.
+
+Source: cluster-replica-validity-factor 10, times the node timeout of 5 s, and repl-ping-replica-period 10 s.
+"""
 
 
 @dataclass(frozen=True)
@@ -156,14 +163,20 @@ class Observed:
         )
         return not emptied and self.has_data_of(node_id, primary)
 
-    def may_be_outdated(self, node_id: str) -> bool:
+    def may_be_outdated(self, node_id: str, primary: str) -> bool:
         """Return whether a replica may lack any number of writes of its lost primary.
 
-        It was never connected since it started, and nothing shows what the primary wrote while it did not run. Redis
-        elects no such replica either, unless that is forced (clusterHandleSlaveFailover in cluster.c).
+        It was never connected since it started, and nothing shows what the primary wrote while it did not run. Or the
+        primary answered other nodes, or itself, for long after it lost the connection. Redis elects no such replica
+        either, unless that is forced (clusterHandleSlaveFailover in cluster.c).
         """
         instance = self.reachable.get(node_id)
-        return instance is None or instance.report is None or not instance.report.had_link
+        if instance is None or instance.report is None:
+            return True
+        reports = [each.report for each in self.reachable.values() if each.report]
+        answered = min((report.answered.get(primary, math.inf) for report in reports), default=math.inf)
+        unlinked = instance.report.unlinked_seconds
+        return unlinked == math.inf or unlinked > answered + MAX_LAG_SECONDS
 
     def lost(self, node_id: str) -> bool:
         """Return whether all data of a node is lost, by evidence; then it never comes back.

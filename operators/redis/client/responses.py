@@ -8,6 +8,7 @@ Every parser raises one of `MALFORMED` if the response is not of a server in clu
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,9 @@ MAX_WORD_BYTES, MAX_VALUE_BYTES = 128, 16 * 1024
 
 _REMEMBERED_BYTES = 1024
 """Maximum size of a line that is remembered."""
+
+_START_SECONDS = 2
+"""Time within which a server that starts has read its nodes.conf, and precision of its uptime."""
 
 _OPEN = re.compile(r"\[(\d+)-([<>])-([0-9a-f]+)\]")
 
@@ -135,7 +139,8 @@ class Facts:
         replicates: address and port of the primary that the server replicates; empty if it replicates none. After an
             error of the server, it differs from the role in CLUSTER NODES.
         link_up: whether a replica is connected to its primary; true for a primary.
-        had_link: whether a replica was connected to a primary since it started; true for a primary.
+        unlinked_seconds: time for which a replica has not been connected to its primary; infinite if it never was since
+            it started, 0 while it is, and for a primary.
         syncing: whether a replica runs a full sync.
         offset: replication offset: sent by a primary, applied by a replica.
         replicas: replicas that a primary sees.
@@ -153,7 +158,7 @@ class Facts:
     loading: bool = False
     replicates: str = ""
     link_up: bool = True
-    had_link: bool = True
+    unlinked_seconds: float = 0.0
     syncing: bool = False
     offset: int = 0
     replicas: tuple[Follower, ...] = ()
@@ -179,6 +184,8 @@ class NodeReport(Facts):
             records as foreign (`node_inspection.count_strays`); slots without keys are omitted.
         trimming: number of its keys that it may be deleting, because their slots moved away at once (Redis 8.4 and
             later): `keys` counts them. Until it is 0, it is unknown whether the node has other keys of such slots.
+        answered: seconds since failed nodes last answered it, or a node that informed it, by node id; without nodes
+            that did not since it started.
         settings: values of directives, by the name that was queried; without those that the server does not have.
     """
 
@@ -192,6 +199,7 @@ class NodeReport(Facts):
     admits: tuple[str, ...] = field(default=(), repr=False)
     strays: Mapping[int, int] = field(default_factory=dict)
     trimming: int = 0
+    answered: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -219,7 +227,7 @@ class NodeReport(Facts):
         A node whose address was reused by another one (`noaddr`) is no longer contacted, and so never found failing.
         """
         node = self.node(node_id)
-        return node is not None and (node.failing or node.suspected or node.noaddr)
+        return node is not None and _is_failed(node)
 
     @cached_property
     def missing_voters(self) -> tuple[Node, ...]:
@@ -272,6 +280,7 @@ def report_of(
         gives=digest(given[1]),
         takes=_passwords(user),
         trimming=_trimming(facts, int(count), state),
+        answered=_answered(nodes, parsed, fields(information)) if any(map(_is_failed, parsed)) else {},
         gives_as=(gives_as[1] if gives_as else "")[:MAX_WORD_BYTES] or "default",  # as which it authenticates then
         admits=_passwords(replication) if replication and "on" in mapping(replication)["flags"] else (),
         settings={
@@ -338,7 +347,7 @@ def parse_facts(text: str) -> Facts:
         loading="1" in (found["loading"], found.get("async_loading")),
         replicates=f"{found.get('master_host', '')}:{found.get('master_port', 0)}" if is_replica else "",
         link_up=not is_replica or found["master_link_status"] == "up",
-        had_link=not is_replica or found["master_link_status"] == "up" or _had_link(found),
+        unlinked_seconds=_unlinked_seconds(found) if is_replica and found["master_link_status"] != "up" else 0.0,
         syncing=found.get("master_sync_in_progress") == "1",
         offset=int(found["slave_repl_offset" if is_replica else "master_repl_offset"]),
         replicas=_followers(found),
@@ -347,12 +356,30 @@ def parse_facts(text: str) -> Facts:
     )
 
 
-def _had_link(found: Mapping[str, str]) -> bool:
-    """Return whether a replica without a link had one since it started: else INFO has -1, or the time since 1970.
+def _unlinked_seconds(found: Mapping[str, str]) -> float:
+    """Parse for how long a replica has had no link.
 
-    Source: repl_down_since in replication.c and server.c; Redis before 7.0 has the time since 1970.
+    If it had none since it started, INFO has -1, or before Redis 7.0 the time since 1970. Source: repl_down_since in
+    replication.c and server.c.
     """
-    return 0 <= int(found.get("master_link_down_since_seconds", -1)) <= int(found.get("uptime_in_seconds", 0))
+    seconds = int(found.get("master_link_down_since_seconds", -1))
+    return seconds if 0 <= seconds <= int(found.get("uptime_in_seconds", 0)) else math.inf
+
+
+def _is_failed(node: Node) -> bool:
+    return node.failing or node.suspected or node.noaddr
+
+
+def _answered(text: str, nodes: Iterable[Node], found: Mapping[str, str]) -> dict[str, float]:
+    """Parse how long ago failed nodes last answered, from CLUSTER NODES and INFO.
+
+    A server that starts takes the present time for that of the last answers (clusterLoadConfig): that shows nothing.
+    """
+    failed = {node.id for node in nodes if _is_failed(node)}
+    now, uptime = int(found.get("server_time_usec", 0)) / 1e6, int(found.get("uptime_in_seconds", 0))
+    answers = (line.split(" ", 6) for line in text.splitlines() if line)
+    ago = {words[0]: now - int(words[5]) / 1000 for words in answers if words[0] in failed}
+    return {node_id: seconds for node_id, seconds in ago.items() if seconds < uptime - _START_SECONDS}
 
 
 def parse_followers(text: str) -> tuple[int, tuple[Follower, ...]]:

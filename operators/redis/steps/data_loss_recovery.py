@@ -214,7 +214,7 @@ def _lost_owners(seen: Assessment) -> list[str]:
         if not primary.answers
         and seen.lost(primary.id)
         and not any(
-            seen.may_replace(copy, primary.id) and not seen.may_be_outdated(copy)
+            seen.may_replace(copy, primary.id) and not seen.may_be_outdated(copy, primary.id)
             for copy in _copies(seen, primary.id) & seen.reachable.keys()
         )
         and not any(node.owner == primary.id and not node.may_be_outdated for node in seen.detached.values())

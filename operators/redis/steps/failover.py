@@ -39,7 +39,7 @@ def _failover_candidates(seen: Assessment, primary: Seen) -> Sequence[Seen]:
         candidate
         for candidate in seen.view.failover_candidates(primary.id)
         if seen.may_replace(candidate.id, primary.id)
-        and not seen.may_be_outdated(candidate.id)
+        and not seen.may_be_outdated(candidate.id, primary.id)
         and not seen.reachable[candidate.id].leaving
     ]
 

@@ -1,25 +1,25 @@
-"""A replica that starts after its primary ended: what INFO shows of it, and that it takes over only by force."""
+"""A replica that lost its link before its primary ended: what INFO and CLUSTER NODES show of it."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from e2e.databases import redis_programs
 from operators.redis.api.engine_versions import EngineName
-from operators.redis.client.responses import Facts, parse_facts
+from operators.redis.client.node_inspection import inspect_node
 from tests.support.redis.lab import RealLab
 from tests.support.redis.recorded_conformance import ELECTED, FOO, SEEN, form
 
 assert FOO > 10922, "foo is a key of the third primary, c, whose replica is f"
 
 
-async def facts(lab: RealLab, name: str) -> Facts:
-    return parse_facts(str(await lab.server(name).execute("INFO")))
+LAG = 6.0
+"""Seconds for which a primary outlives the link to its replica, and after which it counts as failed."""
 
-
-@pytest.mark.parametrize(
+VERSIONS = pytest.mark.parametrize(
     ("engine", "version"),
     [
         pytest.param("redis", "7.0", marks=pytest.mark.nightly),
@@ -28,6 +28,9 @@ async def facts(lab: RealLab, name: str) -> Facts:
         pytest.param("valkey", "9.1", marks=pytest.mark.nightly),
     ],
 )
+
+
+@VERSIONS
 async def test_replica_that_started_after_its_primary_ended_is_not_elected_and_can_be_forced(
     tmp_path: Path, engine: EngineName, version: str
 ) -> None:
@@ -41,28 +44,61 @@ async def test_replica_that_started_after_its_primary_ended_is_not_elected_and_c
         await lab.stop("c")
         await recorder.start("f")
         await lab.wait(ELECTED)
-        found = await facts(lab, "f")
-        assert (found.link_up, found.had_link) == (False, False)
+        found = await inspect_node(lab.server("f"))
+        assert (found.link_up, found.unlinked_seconds) == (False, math.inf)
         assert [node.is_replica for node in await recorder.nodes("f") if node.is_me] == [True]
         await lab.server("f").execute("CLUSTER", "FAILOVER", "FORCE")
-        await lab.wait(2 * SEEN)
-        assert [node.is_primary for node in await recorder.nodes("f") if node.is_me] == [True]
+        while not next(node for node in await recorder.nodes("f") if node.is_me).is_primary:
+            await lab.wait(1)
         assert await lab.server("f").execute("GET", "foo") == b"old", "the write of its primary is lost"
     finally:
         await lab.close()
 
 
-async def test_replica_whose_primary_ends_had_a_link(tmp_path: Path) -> None:
-    """INFO shows for how long the replica has been without one."""
-    lab = RealLab(redis_programs.server("redis", "8.0"), tmp_path, "127.87")
+@VERSIONS
+async def test_other_nodes_show_that_a_primary_outlived_the_link_to_its_replica(
+    tmp_path: Path, engine: EngineName, version: str
+) -> None:
+    """The replica has a password that its primary refuses, while the nodes answer each other."""
+    lab = RealLab(redis_programs.server(engine, version), tmp_path, "127.87")
+    lab.settings = {"cluster-replica-no-failover": "yes"}
     try:
-        await form(lab, "def")
-        await lab.wait(1)
-        assert (await facts(lab, "f")).had_link
+        recorder = await form(lab, "def")
+        for setting in (("masteruser", "nobody"), ("masterauth", "wrong")):
+            await lab.server("f").execute("CONFIG", "SET", *setting)
+        await lab.server("c").execute("CLIENT", "KILL", "TYPE", "slave")
+        await lab.wait(LAG)
+        assert (await inspect_node(lab.server("c"))).answered == {}, "no node has failed"
         await lab.stop("c")
-        await lab.wait(1)
-        found = await facts(lab, "f")
-        assert found.had_link
-        assert not found.link_up
+        await lab.wait(SEEN)
+        await lab.stop("b")
+        await recorder.start("b")
+        reports = {name: await inspect_node(lab.server(name)) for name in "abf"}
+        unlinked = reports["f"].unlinked_seconds
+        for name in "af":
+            answered = reports[name].answered[recorder.ids["c"]]
+            assert unlinked - answered >= LAG - 2, f"{name} had answers from c after f lost its link"
+            assert answered >= SEEN, f"{name} had none since c ended"
+        assert recorder.ids["c"] not in reports["b"].answered, "b started since"
+    finally:
+        await lab.close()
+
+
+@VERSIONS
+async def test_primary_that_ends_does_not_outlive_the_link_to_its_replica(
+    tmp_path: Path, engine: EngineName, version: str
+) -> None:
+    lab = RealLab(redis_programs.server(engine, version), tmp_path, "127.88")
+    lab.settings = {"cluster-replica-no-failover": "yes"}
+    try:
+        recorder = await form(lab, "def")
+        assert (await inspect_node(lab.server("f"))).unlinked_seconds == 0
+        await lab.stop("c")
+        await lab.wait(LAG)
+        for name in "abf":
+            report = await inspect_node(lab.server(name))
+            unlinked = (await inspect_node(lab.server("f"))).unlinked_seconds
+            assert unlinked < math.inf
+            assert unlinked - report.answered[recorder.ids["c"]] < LAG / 2, name
     finally:
         await lab.close()

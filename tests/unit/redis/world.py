@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -64,7 +64,8 @@ class At:
         recorded: incarnation of the node in the status; None if the status has no entry.
         disk: UID of the volume or pod that has the data (None: the recorded one; empty: none).
         link: address and port that a replica replicates (INFO); empty for the present address of its primary.
-        had_link: whether a replica was connected to its primary since it started.
+        unlinked_seconds: time for which a replica has had no link; infinite if it had none since it started.
+        answered: seconds since failed nodes last answered it, by pod number.
         syncing: whether a replica runs a full sync.
         copied: whether the status records that the replica has had all data of its primary.
         had_keys: whether the status records that this copy had keys.
@@ -93,7 +94,8 @@ class At:
     offset: int = 1000
     synced: bool = True
     link: str = ""
-    had_link: bool = True
+    unlinked_seconds: float = 0.0
+    answered: Mapping[int, float] = field(default_factory=dict)
     syncing: bool = False
     copied: bool = True
     had_keys: bool = False
@@ -260,7 +262,8 @@ def report_of(at: tuple[At, ...], number: int) -> NodeReport:
         refuses_writes=spot.refuses_writes,
         replicates="" if spot.of is None else spot.link or f"{address(spot.of, at[spot.of])}:6379",
         link_up=spot.of is None or (spot.synced and (bool(spot.link) or _accepts_links(at[spot.of]))),
-        had_link=spot.had_link,
+        unlinked_seconds=spot.unlinked_seconds,
+        answered={node_id(other): seconds for other, seconds in spot.answered.items()},
         syncing=spot.syncing,
         offset=spot.offset,
         run_id=f"run-{number}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -102,16 +103,28 @@ def test_engine_versions_are_read_from_info() -> None:
 
 
 @pytest.mark.parametrize(
-    ("down", "had_link"),
-    [("0", True), ("3", True), ("60", True), ("-1", False), ("1795891399", False), ("", False)],
+    ("down", "seconds"),
+    [("0", 0), ("3", 3), ("60", 60), ("-1", math.inf), ("1795891399", math.inf), ("", math.inf)],
     ids=["just now", "since", "since the start", "never", "never, before redis 7.0", "missing"],
 )
-def test_replica_without_a_link_had_one_since_it_started(down: str, *, had_link: bool) -> None:
+def test_replica_without_a_link_reports_for_how_long(down: str, seconds: float) -> None:
     """Values of redis 7.0, where the process runs for a minute."""
     line = f"master_link_down_since_seconds:{down}\r\n" if down else ""
-    assert parse_facts(f"{VALKEY}uptime_in_seconds:60\r\n{line}").had_link == had_link
-    assert parse_facts(VALKEY.replace("link_status:down", "link_status:up")).had_link
-    assert parse_facts(REDIS).had_link
+    assert parse_facts(f"{VALKEY}uptime_in_seconds:60\r\n{line}").unlinked_seconds == seconds
+    assert parse_facts(VALKEY.replace("link_status:down", "link_status:up")).unlinked_seconds == 0
+    assert parse_facts(REDIS).unlinked_seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("uptime", "answered"),
+    [(60, {THREE: 8.0}), (9, {})],
+    ids=["a failed node answered", "the server started at that time"],
+)
+def test_last_answers_of_failed_nodes(uptime: int, answered: dict[str, float]) -> None:
+    """A server takes the time of its start for that of the last answers."""
+    information = f"{REDIS}server_time_usec:1795313150000000\r\nuptime_in_seconds:{uptime}\r\n"
+    found = report_of(information, 3, "cluster_state:ok\r\ncluster_current_epoch:7\r\n", NODES, GIVEN, USER)
+    assert found.answered == answered
 
 
 def test_replication_state_of_primary_and_replica() -> None:

@@ -517,7 +517,7 @@ class Guard:
             self.fail(f"{process.pod} takes over without an election from {known.name}, whose disk still exists")
         runs = any(each.node is known and not each.exit_message for each in redis.processes.values())
         is_outdated = not runs and not process.linked and process.since is None  # not connected since its start
-        if self.copies.get(process.node.id) != lead.id or is_outdated:
+        if self.copies.get(process.node.id) != lead.id or is_outdated or process.node.id in self.older:
             kept = [key for key in process.node.keys if lead.slots >> slot_of(key) & 1]
             if not self._allows(lead.slots) or (kept and process.node.id not in self.older):
                 self.fail(

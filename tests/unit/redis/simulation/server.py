@@ -274,6 +274,7 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
         "redis_mode": "cluster",
         "run_id": process.run_id,
         "tcp_port": process.port,
+        "server_time_usec": int(redis.now * 1_000_000),
         "uptime_in_seconds": int(redis.now - process.began),
         "loading": 0,
         "async_loading": 0,

@@ -132,6 +132,25 @@ async def test_replica_that_started_after_its_primary_ended_takes_over_only_with
     redis.guard.require_resolved(redis)
 
 
+async def test_replica_that_lost_its_link_long_before_takes_over_only_with_consent() -> None:
+    """Clients wrote for ten minutes to its primary, which then lost its volume."""
+    play = await begun(SUBJECT, cluster(6))
+    redis = redis_of(play.world)
+    primary, replica = shard_of(redis)
+    redis.partitions = {replica: 1}
+    await run(play, (later(600),))
+    redis.partitions = {primary: 1}
+    await run(play, (*destroyed([primary]), later(30)))
+    redis.partitions.clear()
+    await run(play, (later(30), later(30)))
+    assert ready(play)["reason"] == "SlotsLost"
+    assert f"{replica} can serve slots" in ready(play)["message"]
+    await run(play, (recovery_confirmed(), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert redis.commanded.count(f"CLUSTER FAILOVER at {replica}") == 1
+    redis.guard.require_resolved(redis)
+
+
 @pytest.mark.nightly
 async def test_former_primary_that_alone_is_left_serves_its_older_keys_only_with_consent() -> None:
     """The nodes that know its successor are lost: it takes itself for the owner, and is the only node that answers.

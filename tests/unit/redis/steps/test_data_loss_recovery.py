@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -272,7 +273,7 @@ def test_replica_without_keys_takes_over_from_its_lost_primary_after_the_confirm
     assert "demo-3 replicates demo-0, which lost its data, and holds 7 keys of unknown age." in made.verdict.message
 
 
-RESTARTED = replace(R0, had_link=False)
+RESTARTED = replace(R0, unlinked_seconds=math.inf)
 """A replica of demo-0 that started after demo-0 ended, with the data of an unknown time."""
 
 
@@ -290,6 +291,29 @@ def test_replica_that_was_not_connected_since_its_start_takes_over_only_with_con
     (call,) = of(made.actions, "FailOver")
     assert (call.id, call.mode) == (node_id(3), "FORCE")
     assert (of(made.actions, "AddSlots"), of(made.actions, "Forget")) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("by_replica", "by_others", "takes_over"),
+    [
+        (None, 5.0, False),
+        (5.0, None, False),
+        (100.0, 39.0, False),
+        (100.0, 41.0, True),
+        (None, None, True),
+    ],
+    ids=["other nodes reached it", "only the link was lost", "a minute", "less than a minute", "unknown"],
+)
+def test_replica_that_lost_its_link_long_before_its_primary_ended_takes_over_only_with_consent(
+    by_replica: float | None, by_others: float | None, *, takes_over: bool
+) -> None:
+    """A replica lost its link 100 seconds ago; the primary answered nodes until later."""
+    unlinked = replace(R0, unlinked_seconds=100.0, answered={} if by_replica is None else {0: by_replica})
+    other = replace(P1, answered={} if by_others is None else {0: by_others})
+    made = plan(*world(lost(P0, 0), other, P2, unlinked, R1, R2))
+    assert bool(of(made.actions, "FailOver")) == takes_over
+    assert made.verdict.reason == ("TakingOver" if takes_over else "SlotsLost")
+    assert made.status.get("recovery", {}).get("older") == (None if takes_over else [node_id(3)])
 
 
 def test_replica_that_was_connected_takes_over_before_one_that_started_since() -> None:
