@@ -18,6 +18,7 @@ from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.etcd import scenarios as etcd
 from tests.support.memcached import scenarios as memcached
+from tests.support.redis import scenarios as redis
 
 HOUR = timedelta(hours=1)
 
@@ -52,13 +53,20 @@ def named(scenarios: tuple[Scenario, ...], name: str) -> Scenario:
 SCENARIOS: dict[str, tuple[Subject, Scenario]] = {
     "memcached": (memcached.MEMCACHED, named(memcached.SCENARIOS, "scale")),
     "etcd": (etcd.ETCD, Scenario("scale", (etcd.cluster(3), etcd.cluster(1)), given=(etcd.cluster(1),))),
+    "redis": (redis.REDIS, Scenario("add a replica", (redis.cluster(7),), given=(redis.cluster(6),))),
 }
 
 
 @pytest.mark.parametrize("error", [-HOUR, HOUR], ids=["back", "forward"])
 @pytest.mark.parametrize(
     ("operator", "restarts"),
-    [("memcached", False), ("memcached", True), pytest.param("etcd", False, marks=pytest.mark.nightly)],
+    [
+        ("memcached", False),
+        ("memcached", True),
+        pytest.param("etcd", False, marks=pytest.mark.nightly),
+        pytest.param("redis", False, marks=pytest.mark.nightly),
+        pytest.param("redis", True, marks=pytest.mark.nightly),
+    ],
 )
 async def test_step_of_the_wall_clock_changes_nothing(
     scoreboard: Scoreboard, operator: str, error: timedelta, restarts: bool
