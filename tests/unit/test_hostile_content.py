@@ -1,14 +1,17 @@
-"""Secrets and ConfigMaps of users with any content: the operators refuse what costs too much, in a sentence.
+"""Secrets, ConfigMaps and resources of users with any content: the operators refuse what costs too much, in a sentence.
 
-Each Secret that a spec names gets each kind of hostile content, one at a time. A reconcile may then occupy the event
-loop for at most 100 ms, and need at most 20 MiB (shared/testing/cost.py).
+Each Secret that a spec names gets each kind of hostile content, one at a time, and a resource that passed by the
+webhook each kind of large value. A reconcile may then occupy the event loop for at most 100 ms, and need at most 20 MiB
+(shared/testing/cost.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import dataclasses
 import functools
+import json
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ import pytest
 
 import operators
 from shared.cli.options import parse_options
+from shared.kubernetes.client import Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Obj
 from shared.pki import ca
 from shared.pki.certs import Pair
@@ -26,6 +30,7 @@ from shared.testing import cost
 from shared.testing.api_server.server import ApiServer
 from shared.testing.harness.harness import NAMESPACE, Harness
 from shared.testing.kubelet.workloads import Workloads
+from tests.support.hostile_reviews import FieldPath, bombs, replaced
 
 BEGINS, ENDS = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)
 MIB = 1024 * 1024
@@ -271,3 +276,55 @@ async def test_hostile_redis_conf_is_refused_in_a_sentence(name: str) -> None:
 async def test_longest_redis_conf_is_accepted() -> None:
     comments = "# a comment of the documented redis.conf\n" * 2_000
     assert (await with_redis_conf(comments + DIRECTIVES))["reason"] != "ConfigMapInvalid"
+
+
+# Resources that passed by the webhook.
+
+
+SPECS: Mapping[str, Obj] = {"memcached": {"size": 1}, "etcd": {"size": 1}, "redis": {"replicas": 6}}
+VALUES = ("equal items", "named items", "objects by key", "empty objects", "texts by key", "numbers", "text", "lines")
+PREFERENCE = {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}}
+LARGE: Mapping[str, Obj] = {
+    "node affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERENCE] * 2_000}},
+    "affinity of many objects": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}] * 8_000}},
+}
+"""Values of spec.affinity that are valid, as large as admission permits, or larger."""
+
+VALUED = [
+    pytest.param(
+        operator,
+        path,
+        name,
+        id=f"{operator}: {'.'.join(map(str, path))}, {name}",
+        marks=[] if name == "node affinity" else pytest.mark.nightly,
+    )
+    for operator in SPECS
+    for path in (("spec", "affinity"), ("spec", "resources", "limits"), ("spec", "annotations"), ("spec", "env"))
+    for name in (*(LARGE if path[-1] == "affinity" else ()), *VALUES)
+]
+
+
+class YieldingServer(ApiServer):
+    """An API server whose answers let other callbacks run, as those of a connection do."""
+
+    async def request(self, request: Request) -> Response:
+        await asyncio.sleep(0)
+        try:
+            return await super().request(request)
+        finally:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("operator", "path", "name"), VALUED)
+async def test_resource_with_a_large_value_costs_a_reconcile_little(operator: str, path: FieldPath, name: str) -> None:
+    value = LARGE[name] if name in LARGE else json.loads(bombs()[name])
+    spec: Obj = replaced({"spec": SPECS[operator]}, path, value)["spec"]
+    served = KINDS[operator]
+    options = parse_options(f"{operator}-operator", operator, ["--agent-image=operator:1"], {})
+    server = YieldingServer([each.resource.kind for each in served])
+    harness = Harness(served[0].controller(options), workloads=Workloads(server))
+    harness.apply("cache", **spec)
+    async with cost.bounded():
+        results = await harness.run()
+    assert "error" not in results
+    assert len(_ready(harness)["message"]) <= 1_000
