@@ -375,8 +375,10 @@ def _answered(text: str, nodes: Iterable[Node], found: Mapping[str, str]) -> dic
 
     A server that starts takes the present time for that of the last answers (clusterLoadConfig): that shows nothing.
     """
+    if "server_time_usec" not in found:  # times of the server are compared with its own clock only
+        return {}
     failed = {node.id for node in nodes if _is_failed(node)}
-    now, uptime = int(found.get("server_time_usec", 0)) / 1e6, int(found.get("uptime_in_seconds", 0))
+    now, uptime = int(found["server_time_usec"]) / 1e6, int(found.get("uptime_in_seconds", 0))
     answers = (line.split(" ", 6) for line in text.splitlines() if line)
     ago = {words[0]: now - int(words[5]) / 1000 for words in answers if words[0] in failed}
     return {node_id: seconds for node_id, seconds in ago.items() if seconds < uptime - _START_SECONDS}

@@ -116,13 +116,17 @@ def test_replica_without_a_link_reports_for_how_long(down: str, seconds: float) 
 
 
 @pytest.mark.parametrize(
-    ("uptime", "answered"),
-    [(60, {THREE: 8.0}), (9, {})],
-    ids=["a failed node answered", "the server started at that time"],
+    ("uptime", "now", "answered"),
+    [
+        (60, "server_time_usec:1795313150000000\r\n", {THREE: 8.0}),
+        (9, "server_time_usec:1795313150000000\r\n", {}),
+        (60, "", {}),
+    ],
+    ids=["a failed node answered", "the server started at that time", "the server does not report its time"],
 )
-def test_last_answers_of_failed_nodes(uptime: int, answered: dict[str, float]) -> None:
+def test_last_answers_of_failed_nodes(uptime: int, now: str, answered: dict[str, float]) -> None:
     """A server takes the time of its start for that of the last answers."""
-    information = f"{REDIS}server_time_usec:1795313150000000\r\nuptime_in_seconds:{uptime}\r\n"
+    information = f"{REDIS}{now}uptime_in_seconds:{uptime}\r\n"
     found = report_of(information, 3, "cluster_state:ok\r\ncluster_current_epoch:7\r\n", NODES, GIVEN, USER)
     assert found.answered == answered
 
