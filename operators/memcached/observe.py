@@ -10,12 +10,7 @@ from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.objects.names import server_hosts
-from operators.memcached.objects.pod import (
-    CONTAINER,
-    attestation_port,
-    mounted_certificate,
-    reloads_users,
-)
+from operators.memcached.objects.pod import CONTAINER, attestation_port, mounted_certificate, reloads_users
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
 from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import Secrets, read_secrets
