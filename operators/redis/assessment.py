@@ -36,6 +36,7 @@ from operators.redis.slots.slot_planner import (
 )
 from operators.redis.topology import provenance
 from operators.redis.topology.cluster_view import ClusterView
+from operators.redis.topology.merged_view import Seen
 from operators.redis.topology.provenance import Provenance
 from shared.kubernetes import managed_fields
 from shared.kubernetes.kinds import Obj
@@ -158,6 +159,11 @@ class Assessment(Observed):
             return False
         return bool(instance.disk and instance.recorded.disk and instance.disk != instance.recorded.disk)
 
+    @cached_property
+    def lost_primaries(self) -> tuple[Seen, ...]:
+        """The primaries whose data is lost (`lost`). A new node never learns their slots."""
+        return tuple(primary for primary in self.view.primaries if self.lost(primary.id))
+
     def found_empty(self, instance: Instance) -> bool:
         """Return whether a node found nothing on the volume that has the data of the recorded one.
 
@@ -205,7 +211,7 @@ class Assessment(Observed):
 
     def is_needed(self, node_id: str) -> bool:
         """Return whether keys may be lost with a node: it may hold the only copy, or an older one of a lost primary."""
-        if any(self.lost(each.id) and self.has_older_data_of(node_id, each.id) for each in self.view.primaries):
+        if any(self.has_older_data_of(node_id, primary.id) for primary in self.lost_primaries):
             return True
         if self.missed_takeover(node_id):
             return True

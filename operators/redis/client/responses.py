@@ -337,6 +337,7 @@ def parse_facts(text: str) -> Facts:
     found = fields(_short(text, MAX_INFO_BYTES))
     valkey = found.get("server_name") == "valkey" or "valkey_version" in found
     is_replica = found["role"] == "slave"
+    link_up = not is_replica or found["master_link_status"] == "up"
     return Facts(
         engine="valkey" if valkey else "redis",
         version=_short(found["valkey_version" if valkey else "redis_version"]),
@@ -346,8 +347,8 @@ def parse_facts(text: str) -> Facts:
         max_memory=int(found["maxmemory"]),
         loading="1" in (found["loading"], found.get("async_loading")),
         replicates=f"{found.get('master_host', '')}:{found.get('master_port', 0)}" if is_replica else "",
-        link_up=not is_replica or found["master_link_status"] == "up",
-        unlinked_seconds=_unlinked_seconds(found) if is_replica and found["master_link_status"] != "up" else 0.0,
+        link_up=link_up,
+        unlinked_seconds=0.0 if link_up else _unlinked_seconds(found),
         syncing=found.get("master_sync_in_progress") == "1",
         offset=int(found["slave_repl_offset" if is_replica else "master_repl_offset"]),
         replicas=_followers(found),

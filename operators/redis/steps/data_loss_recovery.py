@@ -144,7 +144,7 @@ def _outdated_owners(seen: Assessment) -> Mapping[str, tuple[Instance, Slots]]:
         The instance of that node and these slots, by the id of the lost owner.
     """
     view, found = seen.view, dict[str, tuple[Instance, Slots]]()
-    if view.can_elect or sum(not seen.lost(primary.id) for primary in view.primaries) >= view.majority:
+    if view.can_elect or len(view.primaries) - len(seen.lost_primaries) >= view.majority:
         return found
     for lost, instance in seen.recorded.items():
         former = seen.copy_of(lost)
@@ -210,9 +210,8 @@ def _lost_owners(seen: Assessment) -> list[str]:
     """Return the primaries whose data is lost, and that no replica with all of their data can replace."""
     return [
         primary.id
-        for primary in seen.view.primaries
+        for primary in seen.lost_primaries
         if not primary.answers
-        and seen.lost(primary.id)
         and not any(
             seen.may_replace(copy, primary.id) and not seen.may_be_outdated(copy, primary.id)
             for copy in _copies(seen, primary.id) & seen.reachable.keys()

@@ -69,7 +69,7 @@ def take_over_from_lost(seen: Assessment, node_id: str) -> FailOver:
     primary is left that could vote otherwise.
     """
     view = seen.view
-    left = sum(not seen.lost(primary.id) for primary in view.primaries)
+    left = len(view.primaries) - len(seen.lost_primaries)
     return take_over(seen, node_id, "FORCE" if left >= view.majority else "TAKEOVER")
 
 

@@ -135,8 +135,8 @@ def label_serving_pods(resource: RedisCluster, seen: Assessment, _now: datetime)
     right node. While the nodes disagree about owners, no label changes; but a new node never learns the slots of a
     lost primary, and an empty node that answers alone agrees with all that answer.
     """
-    lost = (primary.id for primary in seen.view.primaries if seen.lost(primary.id))
-    if not resource.formed or not seen.view.owned or seen.agreement.without(lost).settled:
+    agreement = seen.agreement.without(primary.id for primary in seen.lost_primaries)
+    if not resource.formed or not seen.view.owned or agreement.settled:
         return PASS
     actions: list[Action] = []
     moved = not set(seen.view.owned) - set(seen.primaries)

@@ -82,9 +82,8 @@ def forget_removed_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
     if not removed:
         return PASS
     names = ", ".join(node.name for node in removed)
-    # A new node never learns the slots of a lost primary.
-    lost = [primary.id for primary in view.primaries if seen.lost(primary.id)]
-    if conflicts := view.without((*lost, *seen.detached, *(node.id for node in removed))).settled:
+    ignored = (*seen.detached, *(node.id for node in (*seen.lost_primaries, *removed)))
+    if conflicts := view.without(ignored).settled:
         message = f"Waiting for all nodes to report the same cluster view before removing {names}. {conflicts}"
         return Step.wait(FORGETTING, message, requeue=GOSSIP_SECONDS)
     calls = [
