@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ assert FOO > 10922, "foo is a key of the third primary, c, whose replica is f"
 LAG = 6.0
 """Seconds for which a primary outlives the link to its replica, and after which it counts as failed."""
 
-VERSIONS = pytest.mark.parametrize(
+pytestmark = pytest.mark.parametrize(
     ("engine", "version"),
     [
         pytest.param("redis", "7.0", marks=pytest.mark.nightly),
@@ -30,75 +31,61 @@ VERSIONS = pytest.mark.parametrize(
 )
 
 
-@VERSIONS
-async def test_replica_that_started_after_its_primary_ended_is_not_elected_and_can_be_forced(
-    tmp_path: Path, engine: EngineName, version: str
-) -> None:
-    lab = RealLab(redis_programs.server(engine, version), tmp_path, "127.86")
-    try:
-        recorder = await form(lab, "def")
-        await lab.server("c").execute("SET", "foo", "old")
+@pytest.fixture
+async def lab(tmp_path: Path, engine: EngineName, version: str) -> AsyncIterator[RealLab]:
+    made = RealLab(redis_programs.server(engine, version), tmp_path, "127.86")
+    yield made
+    await made.close()
+
+
+async def test_replica_that_started_after_its_primary_ended_is_not_elected_and_can_be_forced(lab: RealLab) -> None:
+    recorder = await form(lab, "def")
+    await lab.server("c").execute("SET", "foo", "old")
+    await lab.wait(1)
+    await lab.stop("f")
+    await lab.server("c").execute("SET", "foo", "new")
+    await lab.stop("c")
+    await recorder.start("f")
+    await lab.wait(ELECTED)
+    found = await inspect_node(lab.server("f"))
+    assert (found.link_up, found.unlinked_seconds) == (False, math.inf)
+    assert [node.is_replica for node in await recorder.nodes("f") if node.is_me] == [True]
+    await lab.server("f").execute("CLUSTER", "FAILOVER", "FORCE")
+    while not next(node for node in await recorder.nodes("f") if node.is_me).is_primary:
         await lab.wait(1)
-        await lab.stop("f")
-        await lab.server("c").execute("SET", "foo", "new")
-        await lab.stop("c")
-        await recorder.start("f")
-        await lab.wait(ELECTED)
-        found = await inspect_node(lab.server("f"))
-        assert (found.link_up, found.unlinked_seconds) == (False, math.inf)
-        assert [node.is_replica for node in await recorder.nodes("f") if node.is_me] == [True]
-        await lab.server("f").execute("CLUSTER", "FAILOVER", "FORCE")
-        while not next(node for node in await recorder.nodes("f") if node.is_me).is_primary:
-            await lab.wait(1)
-        assert await lab.server("f").execute("GET", "foo") == b"old", "the write of its primary is lost"
-    finally:
-        await lab.close()
+    assert await lab.server("f").execute("GET", "foo") == b"old", "the write of its primary is lost"
 
 
-@VERSIONS
-async def test_other_nodes_show_that_a_primary_outlived_the_link_to_its_replica(
-    tmp_path: Path, engine: EngineName, version: str
-) -> None:
+async def test_other_nodes_show_that_a_primary_outlived_the_link_to_its_replica(lab: RealLab) -> None:
     """The replica has a password that its primary refuses, while the nodes answer each other."""
-    lab = RealLab(redis_programs.server(engine, version), tmp_path, "127.87")
     lab.settings = {"cluster-replica-no-failover": "yes"}
-    try:
-        recorder = await form(lab, "def")
-        for setting in (("masteruser", "nobody"), ("masterauth", "wrong")):
-            await lab.server("f").execute("CONFIG", "SET", *setting)
-        await lab.server("c").execute("CLIENT", "KILL", "TYPE", "slave")
-        await lab.wait(LAG)
-        assert (await inspect_node(lab.server("c"))).answered == {}, "no node has failed"
-        await lab.stop("c")
-        await lab.wait(SEEN)
-        await lab.stop("b")
-        await recorder.start("b")
-        reports = {name: await inspect_node(lab.server(name)) for name in "abf"}
-        unlinked = reports["f"].unlinked_seconds
-        for name in "af":
-            answered = reports[name].answered[recorder.ids["c"]]
-            assert unlinked - answered >= LAG - 2, f"{name} had answers from c after f lost its link"
-            assert answered >= SEEN, f"{name} had none since c ended"
-        assert recorder.ids["c"] not in reports["b"].answered, "b started since"
-    finally:
-        await lab.close()
+    recorder = await form(lab, "def")
+    for setting in (("masteruser", "nobody"), ("masterauth", "wrong")):
+        await lab.server("f").execute("CONFIG", "SET", *setting)
+    await lab.server("c").execute("CLIENT", "KILL", "TYPE", "slave")
+    await lab.wait(LAG)
+    assert (await inspect_node(lab.server("c"))).answered == {}, "no node has failed"
+    await lab.stop("c")
+    await lab.wait(SEEN)
+    await lab.stop("b")
+    await recorder.start("b")
+    reports = {name: await inspect_node(lab.server(name)) for name in "abf"}
+    unlinked = reports["f"].unlinked_seconds
+    for name in "af":
+        answered = reports[name].answered[recorder.ids["c"]]
+        assert unlinked - answered >= LAG - 2, f"{name} had answers from c after f lost its link"
+        assert answered >= SEEN, f"{name} had none since c ended"
+    assert recorder.ids["c"] not in reports["b"].answered, "b started since"
 
 
-@VERSIONS
-async def test_primary_that_ends_does_not_outlive_the_link_to_its_replica(
-    tmp_path: Path, engine: EngineName, version: str
-) -> None:
-    lab = RealLab(redis_programs.server(engine, version), tmp_path, "127.88")
+async def test_primary_that_ends_does_not_outlive_the_link_to_its_replica(lab: RealLab) -> None:
     lab.settings = {"cluster-replica-no-failover": "yes"}
-    try:
-        recorder = await form(lab, "def")
-        assert (await inspect_node(lab.server("f"))).unlinked_seconds == 0
-        await lab.stop("c")
-        await lab.wait(LAG)
-        for name in "abf":
-            report = await inspect_node(lab.server(name))
-            unlinked = (await inspect_node(lab.server("f"))).unlinked_seconds
-            assert unlinked < math.inf
-            assert unlinked - report.answered[recorder.ids["c"]] < LAG / 2, name
-    finally:
-        await lab.close()
+    recorder = await form(lab, "def")
+    assert (await inspect_node(lab.server("f"))).unlinked_seconds == 0
+    await lab.stop("c")
+    await lab.wait(LAG)
+    for name in "abf":
+        report = await inspect_node(lab.server(name))
+        unlinked = (await inspect_node(lab.server("f"))).unlinked_seconds
+        assert unlinked < math.inf
+        assert unlinked - report.answered[recorder.ids["c"]] < LAG / 2, name
