@@ -137,6 +137,7 @@ class Observed:
         denied: error of the members if they reject all passwords of the operator; empty otherwise.
         former_password: whether root's password is not that of the user's Secret; `secrets.access` has the valid one.
         job_pods: pods that work for the cluster without being a member (restore, recovery), by name.
+        stray_pods: other pods with the cluster's labels, by name: without this controller, their results prove nothing.
         backup: snapshots of the cluster.
         former_resource: NAMESPACE/NAME of an EtcdCluster with the UID whose volumes are to be adopted; empty if none
             exists.
@@ -159,6 +160,7 @@ class Observed:
     denied: str = ""
     former_password: bool = False
     job_pods: Mapping[str, Obj] = field(default_factory=dict)
+    stray_pods: Mapping[str, Obj] = field(default_factory=dict)
     backup: BackupView = field(default_factory=BackupView)
     former_resource: str = ""
     connection: ConnectionSecret | None = None

@@ -81,7 +81,9 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
     )
     pods = cache.owned(POD, key)
     members = {number: pod for pod in pods if (number := _member_number(resource, pod)) is not None}
-    job_pods = {pod["metadata"]["name"]: pod for pod in pods if pod not in members.values()}
+    others = [pod for pod in pods if pod not in members.values()]
+    job_pods = {pod["metadata"]["name"]: pod for pod in others if ownership.belongs_to(pod, resource.uid, {})}
+    stray_pods = {pod["metadata"]["name"]: pod for pod in others if pod["metadata"]["name"] not in job_pods}
     claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)
     if is_adopting(resource, claims, names.CLUSTER_UID):
         claims, former_resource = await adopted_volumes(resource, API.kind, "etcd", cache, kube)
@@ -92,7 +94,7 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
         _instance(resource, number, members.get(number), volumes.get(number)) for number in sorted(numbers)
     )
     instances = await _with_hidden(resource, seen, instances, kube)
-    seen = dataclasses.replace(seen, instances=instances, job_pods=job_pods)
+    seen = dataclasses.replace(seen, instances=instances, job_pods=job_pods, stray_pods=stray_pods)
     return await _read_live(resource, await _query(connect, resource, seen, kube), kube)
 
 

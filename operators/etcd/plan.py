@@ -34,7 +34,7 @@ from operators.etcd.steps.connection_secret import claim_name, connection, ensur
 from operators.etcd.steps.corruption import replace_corrupt_member
 from operators.etcd.steps.credentials import ensure_auth, lasts, provide_password, require_access, store_password
 from operators.etcd.steps.former_data import delete_former_data, report_kept_volumes
-from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_unknown_members
+from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_stray_pods, refuse_unknown_members
 from operators.etcd.steps.lost_authority import restart_distrusting
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
 from operators.etcd.steps.member_pods import admit_clients, close_bootstrap
@@ -106,6 +106,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(ensure_services, settings),  # DNS names before pods: members find each other by them
             partial(ensure_disruption_budget, settings),  # number of evictions at once
             partial(ensure_network_policy, settings),  # access to the ports, before pods exist
+            refuse_stray_pods,  # a pod of another owner that may use the seed's volume
             partial(restore_data, settings),  # initial data, before the cluster starts
             partial(create_stateful_set, settings),  # the bootstrap permission of the seed
             expand_volumes,  # claims only: a full member or a recovery may wait for space
@@ -126,6 +127,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
                 record_cluster,  # cluster id and volumes, before anything depends on them
                 clear_marks,  # of a recovery that was withdrawn
                 mark_volumes,  # which member's data a volume has: the record outlives the resource
+                refuse_stray_pods,  # while no quorum answers: one may use the volume of a member
                 partial(ensure_stateful_set, settings),  # a replica per member, and the permission to join
                 close_bootstrap,  # a started member must not bootstrap again
                 restart_broken,  # repair a change that broke the whole cluster

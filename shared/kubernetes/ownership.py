@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.kubernetes.kinds import POD, Key, Kind, Obj
 
 NAME = "app.kubernetes.io/name"
 INSTANCE = "app.kubernetes.io/instance"
@@ -198,7 +198,8 @@ def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
     """Raise an error unless this resource may write to an observed object.
 
     It may if the controller of the object is this resource, by UID; or if the object has no controller and has the
-    desired labels (it was orphaned, restored from a backup without its owner, or created to outlive its resource).
+    desired labels (it was orphaned, restored from a backup without its owner, or created to outlive its resource). A
+    pod needs the controller: the result of another one would be taken for that of the pod that was to be created.
 
     Args:
         uid: UID of the resource, for objects without owner reference (`Owner.lasting`).
@@ -208,7 +209,9 @@ def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
     """
     want, controller = desired["metadata"].get("labels") or {}, controller_of(observed)
     own_uid = (controller_of(desired) or {"uid": uid})["uid"]
-    if belongs_to(observed, own_uid, {key: want.get(key, "") for key in (NAME, INSTANCE, MANAGED_BY)}):
+    is_pod = observed["kind"] == POD.name
+    labels = {} if is_pod else {key: want.get(key, "") for key in (NAME, INSTANCE, MANAGED_BY)}
+    if belongs_to(observed, own_uid, labels):
         return
     what = f"{observed['kind']} {observed['metadata']['name']}"
     if controller is not None:
@@ -217,6 +220,8 @@ def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
         raise (FormerObject if is_former else ForeignObject)(
             f"{what} belongs to {owner_of(observed)}. It was not changed. Rename this resource, or delete that object."
         )
+    if is_pod:
+        raise ForeignObject(f"{what} has no controller. It was not changed. Rename this resource, or delete that pod.")
     raise ForeignObject(
         f"{what} exists and was not created by this operator. It was not changed. Rename this resource, delete that "
         f"object, or hand it over by labelling it {MANAGED_BY}={want.get(MANAGED_BY)}, {INSTANCE}={want.get(INSTANCE)} "

@@ -17,9 +17,11 @@ from operators.etcd.objects.names import SET_ASIDE
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import FORMER_DATA_KEPT, RELEASING_DATA
 from operators.etcd.recovery_marks import tokens, without
+from operators.etcd.steps.guards import stray
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import PASS, Action, Apply, Delete, Step
+from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
 
 POLL_SECONDS = 30.0
@@ -59,6 +61,9 @@ def delete_former_data(build: PodBuilder, resource: EtcdCluster, facts: Assessme
     if instance is None or instance.volume is None:
         return Step.do(*_delete(pod))
     message = f"Recovery {token} is released: deleting its former data on the volume of {instance.name}."
+    if (other := facts.stray_pods.get(cleaning_pod_name(resource))) is not None:
+        kept = stray(other, f"The former data of recovery {token} stays until you delete that pod.")
+        return Step.progressing(FOREIGN_OBJECT, kept, warning=True, requeue=POLL_SECONDS)
     if pod is None:
         # A stale plan could delete data that is no longer released.
         node = str(((instance.pod_obj or {}).get("spec") or {}).get("nodeName") or "")

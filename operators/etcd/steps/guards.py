@@ -5,12 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.backup.pods import recovery_pod_name, restore_pod_name
 from operators.etcd.membership.quorum import member_names
 from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, owner
 from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import UNKNOWN_MEMBER, VOLUME_IN_THE_WAY
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.ownership import controller_of, owner_of
 from shared.runtime.plan import PASS, Step
 from shared.runtime.settings import Settings
+from shared.status.reasons import FOREIGN_OBJECT
 from shared.steps import claims
 
 
@@ -31,6 +35,29 @@ def is_foreign(resource: EtcdCluster, instance: Instance) -> bool:
     return instance.volume is not None and claims.is_foreign(
         instance.volume, CLUSTER_UID, name=resource.name, uid=resource.uid
     )
+
+
+def refuse_stray_pods(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+    """Block while no quorum answers, and a pod of the name of a restore or recovery has another owner.
+
+    Its result is not used. It is not deleted either, and it may use the volume on which a member would start.
+    """
+    makers = (restore_pod_name(resource), recovery_pod_name(resource))
+    pod = next((seen.stray_pods[name] for name in makers if name in seen.stray_pods), None)
+    if pod is None or seen.members is not None:
+        return PASS
+    controller = controller_of(pod)
+    if controller is not None and owner(resource, "").was(controller):
+        message = stray(pod, "That resource is deleted, and Kubernetes is about to delete the pod.")
+        return Step.wait(FOREIGN_OBJECT, message, requeue=claims.RETRY_SECONDS)
+    what = "It may use the volume of a member: until you delete it, no member is started, restored or recovered."
+    return Step.blocked(FOREIGN_OBJECT, stray(pod, what), requeue=claims.RETRY_SECONDS)
+
+
+def stray(pod: Obj, consequence: str) -> str:
+    """Describe a pod of a name that the cluster needs, and which the cluster does not control."""
+    by = f", but by {owner_of(pod)}" if controller_of(pod) is not None else ""
+    return f"Pod {pod['metadata']['name']} is not controlled by this EtcdCluster{by}. {consequence}"
 
 
 def refuse_foreign_volumes(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:

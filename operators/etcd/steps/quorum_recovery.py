@@ -39,11 +39,13 @@ from operators.etcd.observe import Observed
 from operators.etcd.reasons import DATA_LOST, NO_QUORUM, QUORUM_LOST, RECOVERING, RECOVERY_FAILED
 from operators.etcd.recovery_marks import marks, tokens
 from operators.etcd.steps.data_loss import QuorumLoss, has_returned, loss, progress
+from operators.etcd.steps.guards import stray
 from operators.etcd.steps.version_change import permitted
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
+from shared.status.reasons import FOREIGN_OBJECT
 from shared.steps.confirmed_recovery import UNKNOWN, Proposal, confirms, current, is_in_force, occurrence, recorded
 
 POLL_SECONDS, RETRY_SECONDS = 5.0, 30.0
@@ -216,8 +218,11 @@ def clear_marks(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     if recovery_pod_name(resource) in seen.job_pods or made & running:
         return PASS
     claims = (instance.volume for instance in seen.instances if instance.volume)
-    found = [recovery_marks.change(claim, seen.cluster_id) for claim in claims]
-    return Step.do(*(patch for patch in found if patch is not None))
+    found = [patch for claim in claims if (patch := recovery_marks.change(claim, seen.cluster_id)) is not None]
+    if found and (pod := seen.stray_pods.get(recovery_pod_name(resource))) is not None:
+        message = stray(pod, "The marks of a recovery stay on the volume claims until you delete it.")
+        return Step.progressing(FOREIGN_OBJECT, message, warning=True, requeue=RETRY_SECONDS)
+    return Step.do(*found)
 
 
 def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: datetime) -> Step:

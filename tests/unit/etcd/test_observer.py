@@ -342,6 +342,22 @@ async def test_rejected_password_is_noticed_by_the_list_of_members() -> None:
     assert (await three_pods(cluster()).observe(*servers)).denied == "no permission"
 
 
+async def test_only_pods_that_the_cluster_controls_work_for_it() -> None:
+    """W10: any pod may have the labels, and the result of a recovery decides which data the cluster has."""
+    kubernetes, own = three_pods(cluster()), names.owner(cluster(), SETTINGS.operator)
+    owners = {
+        "demo-restore": [own.reference()],
+        "demo-recovery": [own.reference() | {"uid": "other"}],
+        "demo-clean": [],
+    }
+    for name, references in owners.items():
+        pod = own.object(POD, name, component="restore")
+        identity = {"uid": name, "resourceVersion": "1", "ownerReferences": references}
+        kubernetes.cache.put(POD, pod | {"metadata": pod["metadata"] | identity})
+    seen = await kubernetes.observe(*(FakeMember(status(n), listed(0, 1, 2)) for n in range(3)))
+    assert (set(seen.job_pods), set(seen.stray_pods)) == ({"demo-restore"}, {"demo-recovery", "demo-clean"})
+
+
 async def test_pod_of_a_former_resource_of_this_name_gets_no_password() -> None:
     """The pod may have another owner by now, and its ids are not accepted either."""
     kubernetes = three_pods(cluster())

@@ -73,6 +73,20 @@ def cleaning(**status: Any) -> Obj:
     return {"kind": "Pod", "metadata": metadata, "status": status}
 
 
+def test_cleaning_pod_of_another_owner_is_neither_used_nor_deleted() -> None:
+    resource = cluster(3, recovery={"release": MARK})
+    world = seen(resource, VOTER, VOTER, VOTER)
+    volume = world.instances[0].volume
+    assert volume is not None
+    volume["metadata"]["annotations"] = {SET_ASIDE: MARK}
+    pod = cleaning(**ended({"token": MARK, "bytes": 7}))
+    made = plan(resource, replace(world, stray_pods={"demo-clean": pod}))
+    assert (made.verdict.progress, made.verdict.reason) == (Progress.PROGRESSING, "NotOurs")
+    assert "Pod demo-clean is not controlled by this EtcdCluster." in made.verdict.message
+    assert (pods_made(made), acts(made.actions)) == ([], [])
+    assert not any(isinstance(action, Patch) and SET_ASIDE in str(action.change) for action in made.actions)
+
+
 def test_mark_is_removed_when_the_data_is_deleted() -> None:
     pod = cleaning(**ended({"token": MARK, "bytes": 7}))
     made = recovered(VOTER, VOTER, VOTER, mark=SET_ASIDE, number=0, release=MARK, pod=pod)

@@ -384,6 +384,39 @@ def recovery_pod_obj(phase: str, *, token: str = RECORDED["token"], ended: str =
     }
 
 
+def test_recovery_pod_of_another_owner_is_neither_used_nor_deleted_and_no_member_starts() -> None:
+    """W10: a pod with the labels, the name and the token was taken for a recovery that had succeeded."""
+    resource, world = stopped()
+    pod = recovery_pod_obj("Succeeded")
+    other = {"apiVersion": "batch/v1", "kind": "Job", "name": "copy", "uid": "j", "controller": True}
+    world = replace(world, stray_pods={"demo-recovery": pod})
+    for owners, named in (([], "is not controlled by this EtcdCluster."), ([other], "but by Job copy (uid j).")):
+        pod["metadata"]["ownerReferences"] = owners
+        for of in (resource, stopped(recovery=None)[0]):  # confirmed, and withdrawn
+            made = plan(of, world)
+            kinds = {action.obj["kind"] for action in made.actions if isinstance(action, steps.Apply)}
+            assert (made.verdict.progress, made.verdict.reason) == (verdict.Progress.BLOCKED, "NotOurs")
+            assert made.verdict.message.startswith("Pod demo-recovery")
+            assert named in made.verdict.message
+            assert acts(made.actions) == [], "no pod is deleted, and no volume is marked"
+            assert not {"Pod", "StatefulSet"}.intersection(kinds)
+
+
+def test_recovery_pod_of_a_deleted_resource_of_this_name_is_waited_for() -> None:
+    resource, world = stopped()
+    pod = recovery_pod_obj("Running")
+    pod["metadata"]["ownerReferences"] = [object_names.owner(resource, "").reference() | {"uid": "former"}]
+    made = plan(resource, replace(world, stray_pods={"demo-recovery": pod}))
+    assert (made.verdict.progress, made.verdict.reason) == (verdict.Progress.WAITING, "NotOurs")
+    assert acts(made.actions) == []
+
+
+def test_recovery_pod_of_another_owner_does_not_disturb_a_cluster_with_a_quorum() -> None:
+    resource = cluster(3)
+    world = replace(seen(resource, VOTER, VOTER, VOTER), stray_pods={"demo-recovery": recovery_pod_obj("Running")})
+    assert plan(resource, world).verdict.done
+
+
 def test_volumes_of_survivors_are_marked_before_a_new_cluster_is_created() -> None:
     resource, world = stopped(marked=False, kept=["demo-2"])
     step = recover(resource, world)
@@ -434,6 +467,9 @@ def test_marks_stay_while_the_recovery_may_have_succeeded() -> None:
     marked(world, 1, set_aside=MARK)
     pod = {recovery_pod_name(resource): recovery_pod_obj("Succeeded")}
     assert clear_marks(resource, replace(world, job_pods=pod), NOW) == Step()
+    stray = clear_marks(resource, replace(world, stray_pods=pod), NOW)
+    assert (stray.actions, stray.reason, stray.progress) == ((), "NotOurs", verdict.Progress.PROGRESSING)
+    assert "Pod demo-recovery is not controlled by this EtcdCluster." in stray.message
     assert clear_marks(resource, seen(resource, SURVIVES, LOST, LOST, leader=None, known=False), NOW) == Step()
     instance = world.instances[2]
     assert instance.status is not None

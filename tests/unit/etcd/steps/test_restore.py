@@ -49,6 +49,7 @@ def new(**status: Any) -> EtcdCluster:
     return cluster(recorded=None, restore=SPEC, status=status)
 
 
+FOUND: Obj = {"source": WHERE, "phase": "Pending"}
 RESTORED: Obj = {"source": WHERE, "phase": "Complete", "revision": 1_000_000_007}
 
 
@@ -98,6 +99,20 @@ def test_restore_pod_writes_to_the_volume_of_the_seed() -> None:
     assert volumes["data"]["persistentVolumeClaim"] == {"claimName": "data-demo-0"}
     assert [container["name"] for container in pod["spec"]["initContainers"]] == ["fetch", "restore"]
     assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == "restore", "no Service selects the pod"
+
+
+@pytest.mark.parametrize("resource", [new(), cluster(recorded=None)], ids=["restored", "created empty"])
+def test_restore_pod_of_another_owner_is_neither_used_nor_deleted_and_no_member_starts(resource: EtcdCluster) -> None:
+    """W10: a pod with the labels and the name was taken for a restore that had succeeded."""
+    pod = restore_pod(**ended(SEALED))
+    pod["metadata"]["ownerReferences"] = []
+    made = plan(resource, replace(world(), stray_pods={"demo-restore": pod}))
+    applied = [action.obj["kind"] for action in made.actions if isinstance(action, Apply)]
+    assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "NotOurs")
+    assert made.verdict.message.startswith("Pod demo-restore is not controlled by this EtcdCluster.")
+    assert not any(isinstance(action, Delete) for action in made.actions)
+    assert not {"StatefulSet", "PersistentVolumeClaim", "Pod"}.intersection(applied)
+    assert reported(resource, replace(world(), stray_pods={"demo-restore": pod})) in (None, FOUND)
 
 
 def test_claim_equals_the_stateful_sets_claim_template() -> None:

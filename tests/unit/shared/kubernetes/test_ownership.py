@@ -93,6 +93,16 @@ def test_object_of_the_resource_is_accepted() -> None:
     require_owned(desired, orphan)
 
 
+def test_pod_with_the_labels_and_without_a_controller_is_not_adopted() -> None:
+    """The result of a restore, for example, would be taken for that of the pod that was to be created."""
+    desired = owner().object(POD, "a", component="restore")
+    require_owned(desired, desired)
+    for references in ([], [{**desired["metadata"]["ownerReferences"][0], "controller": False}]):
+        orphan = desired | {"metadata": desired["metadata"] | {"ownerReferences": references}}
+        with pytest.raises(ForeignObject, match="Pod a has no controller"):
+            require_owned(desired, orphan)
+
+
 def test_lasting_object_has_no_owner_reference_and_is_accepted() -> None:
     before = owner().object(SERVICE, "a", component="server")
     desired = dataclasses.replace(owner(), lasting=True).object(SERVICE, "a", component="server")
