@@ -9,6 +9,7 @@ from functools import cached_property
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.names import server_address, server_name, server_secret
 from operators.memcached.observe import Observed, Workload
+from operators.memcached.pause import Filling, Pause, pause
 from shared.kubernetes.kinds import STATEFUL_SET
 from shared.kubernetes.pods import Pod
 from shared.pki.stores import fingerprint
@@ -45,6 +46,16 @@ class Assessment:
         # Edits by other clients, such as an annotation, also raise the workload's generation: the servers stay current.
         rolled_out = self.observed.workload.rolled_out
         return (rolled_out or (self.resource.phase == RUNNING and not self.resource.changed)) and self.all_ready
+
+    def pause(self, now: datetime) -> Pause:
+        """Return the pause of a rolling update after each server: the longest one, if none in progress may continue."""
+        limit, workload = self.resource.spec.update_strategy.pause_seconds, self.observed.workload
+        if workload.outdated <= 0:  # by the last status: a changed pause must not hide the update in progress
+            return Pause(limit)
+        ages = {name: max(0.0, (now - since).total_seconds()) for name, since in workload.ready_since.items()}
+        traffic = self.observed.traffic
+        servers = [Filling(pod.name, ages.get(pod.name, 0.0), traffic.get(pod.name)) for pod in workload.ready]
+        return pause(limit, workload.pause, servers)
 
     @cached_property
     def serving_workload(self) -> Workload:

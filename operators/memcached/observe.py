@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property, partial
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import Secrets, read_secrets
 from operators.memcached.security.users import AcceptedUsers, Attest, inspect_users
 from operators.memcached.security.versions import inspect_version
+from operators.memcached.traffic import WINDOW_SECONDS, Meter, Traffic, inspect_traffic
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY, POD, Key, Kind, Obj
@@ -24,6 +26,9 @@ from shared.runtime.cache import Cache
 from shared.steps import connection
 from shared.steps.connection import ConnectionSecret
 from shared.steps.network_policy import network_policy_name
+
+MAX_COMPARED = 8
+"""Maximum number of servers that became ready last, and that became ready first, whose gets are inspected."""
 
 TEMPLATE_HASH = "pod-template-hash"
 """Label of a Deployment's pods and ReplicaSets."""
@@ -79,6 +84,22 @@ class Workload:
         ports = (port for each in containers if each["name"] == CONTAINER for port in each.get("ports", ()))
         return next((port["containerPort"] for port in ports if port["name"] == CONTAINER), None)
 
+    @property
+    def pause(self) -> int:
+        """Time for which a new server must be ready before the next one is replaced, in seconds."""
+        return int((self.obj or {}).get("spec", {}).get("minReadySeconds") or 0)
+
+    @cached_property
+    def ready_since(self) -> Mapping[str, datetime]:
+        """Time since which each ready pod is ready, as the kubelet reports it; without those that are unknown."""
+        names = {pod.name for pod in self.ready}
+        found = {pod["metadata"]["name"]: accessors.condition(pod, "Ready") for pod in self.pod_objs}
+        return {
+            name: datetime.fromisoformat(ready["lastTransitionTime"])
+            for name, ready in found.items()
+            if name in names and ready.get("status") == "True" and ready.get("lastTransitionTime")
+        }
+
     @cached_property
     def attestation_ports(self) -> Mapping[str, int | None]:
         """Port at which the sidecar of each pod attests what its server runs; None if it attests nothing."""
@@ -129,6 +150,7 @@ class Observed:
         served_certificates: certificates of the ready servers, by pod; empty if no inspection was necessary.
         accepted_users: whether the ready servers accept the users in the Secret, by pod; likewise.
         server_images: version that servers of each running image report, by the ID of the image, as far as it is known.
+        traffic: gets of ready servers, by pod; empty if no update is in progress that waits for them.
         connection: the Secret for clients; None if it was not read.
     """
 
@@ -141,6 +163,7 @@ class Observed:
     served_certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
     accepted_users: Mapping[str, AcceptedUsers] = field(default_factory=dict)
     server_images: Mapping[str, str] = field(default_factory=dict)
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
     connection: ConnectionSecret | None = None
 
 
@@ -154,10 +177,12 @@ def observer(connect: Connect, attest: Attest) -> Observe:
         connect: opens a connection to a running server.
         attest: queries the sidecar of a running server.
     """
-    return partial(_observe, connect, attest)
+    return partial(_observe, connect, attest, Meter())
 
 
-async def _observe(connect: Connect, attest: Attest, resource: Memcached, cache: Cache, kube: Kube) -> Observed:
+async def _observe(
+    connect: Connect, attest: Attest, meter: Meter, resource: Memcached, cache: Cache, kube: Kube
+) -> Observed:
     key = Key(resource.namespace, resource.name)
     pods = cache.owned(POD, key)
     workloads = {
@@ -184,6 +209,7 @@ async def _observe(connect: Connect, attest: Attest, resource: Memcached, cache:
         served_certificates=await _served_certificates(access, resource, workload),
         accepted_users=await _accepted_users(access, attest, resource, workload),
         server_images=await _server_images(access, attest, resource, workload),
+        traffic=await _traffic(access, meter, resource, workload),
         connection=connected,
     )
 
@@ -248,6 +274,23 @@ async def _server_images(access: Access, attest: Attest, resource: Memcached, wo
         *(inspect_version(access, attest, pod.address, ports.get(pod.name)) for pod in queried.values())
     )
     return known | {image: version for image, version in zip(queried, found, strict=True) if version}
+
+
+async def _traffic(access: Access, meter: Meter, resource: Memcached, workload: Workload) -> dict[str, Traffic]:
+    """Query the servers while a change replaces them: those that became ready last, and some of the others."""
+    if workload.outdated <= 0 or resource.spec.update_strategy.pause_seconds <= WINDOW_SECONDS:
+        meter.forget(resource.uid)
+        return {}
+    since = workload.ready_since
+    pods = sorted((pod for pod in workload.ready if pod.name in since), key=lambda pod: since[pod.name])
+    pods = pods if len(pods) <= 2 * MAX_COMPARED else pods[:MAX_COMPARED] + pods[-MAX_COMPARED:]
+    uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in workload.pod_objs}
+    meter.forget(resource.uid, but=uids.values())
+    found = await asyncio.gather(*(inspect_traffic(access, pod.address) for pod in pods))
+    return {
+        pod.name: Traffic(error=each) if isinstance(each, str) else meter.add(resource.uid, uids[pod.name], each)
+        for pod, each in zip(pods, found, strict=True)
+    }
 
 
 _Report = TypeVar("_Report")

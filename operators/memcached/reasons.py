@@ -94,6 +94,7 @@ REASONS.extend(
     "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
     "Removing surplus servers: {present} servers run, and the desired number is {size}.",
     "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
+    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready. {waits_for}.",
 )
 REASONS.extend(
     DEGRADED,
@@ -101,6 +102,7 @@ REASONS.extend(
     "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
     "Removing surplus servers: {present} servers run, and the desired number is {size}.",
     "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
+    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready. {waits_for}.",
 )
 REASONS.extend(IMAGE_PULL_FAILED, "{summary}. {problems}")
 REASONS.extend(REDUNDANCY_REDUCED, "{ready} of {size} servers are ready.")
@@ -111,6 +113,7 @@ REASONS.extend(
     "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
     "Removing surplus servers: {present} servers run, and the desired number is {size}.",
     "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
+    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready. {waits_for}.",
 )
 REASONS.extend(
     SECRET_INVALID,
@@ -131,4 +134,5 @@ REASONS.extend(
     "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
     "Removing surplus servers: {present} servers run, and the desired number is {size}.",
     "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
+    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready. {waits_for}.",
 )

@@ -30,6 +30,11 @@ class Memcached(Resource):
         kubectl.apply(cls.manifest(name, **spec))
         return cls(kubectl, name, access)
 
+    @classmethod
+    def manifest(cls, name: str, **spec: Any) -> dict[str, Any]:
+        """Return a manifest; without another `updateStrategy`, a change waits for no client to fill the servers."""
+        return super().manifest(name, **{"updateStrategy": {"pauseSeconds": 0}} | spec)
+
     @property
     def servers(self) -> list[str]:
         listed: list[str] = self.now["status"]["servers"]

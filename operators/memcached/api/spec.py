@@ -172,13 +172,15 @@ class Autoscaling(SpecModel):
 
 
 class UpdateStrategy(SpecModel):
-    """How a change that replaces the servers proceeds: one at a time, the next one when the new server is ready."""
+    """How a change replaces the servers: one at a time, the next one when clients have filled the new one."""
 
     pause_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
-        0,
-        description="Seconds for which a new server must be ready before the next one is replaced, so that clients "
-        "fill it while the others still hold their items. The upgrade timeout is extended by the pauses. Applied "
-        "without a restart.",
+        300,
+        description="Longest time, in seconds, for which the operator waits after each new server until clients have "
+        "filled it, while the others still hold their items. The next server is replaced sooner if the new one has "
+        "been ready for 30 seconds and its hit ratio is near that of the others (90%), or if no server gets requests. "
+        "If the hit ratio is unknown, the whole time passes. A pause of at most 30 is fixed; 0 is none. The upgrade "
+        "timeout is extended by the pauses. Applied without a restart.",
         json_schema_extra=INT32,
     )
 

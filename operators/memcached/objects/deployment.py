@@ -12,8 +12,12 @@ PROGRESS_DEADLINE_SECONDS = 600
 """Default of Kubernetes, which rejects a deadline within minReadySeconds."""
 
 
-def deployment(resource: Memcached, own: Owner, template: Obj) -> Obj:
-    """Return a Deployment that replaces servers one by one, the new server first."""
+def deployment(resource: Memcached, own: Owner, template: Obj, pause: int) -> Obj:
+    """Return a Deployment that replaces servers one by one, the new server first.
+
+    Args:
+        pause: seconds for which a new server must be ready before the next one is replaced.
+    """
     spec = {
         "replicas": resource.spec.size,
         "selector": {"matchLabels": own.selector(COMPONENT)},
@@ -21,9 +25,10 @@ def deployment(resource: Memcached, own: Owner, template: Obj) -> Obj:
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         "template": template,
     }
-    if pause := resource.spec.update_strategy.pause_seconds:
+    if pause:
         spec["minReadySeconds"] = pause
-        spec["progressDeadlineSeconds"] = PROGRESS_DEADLINE_SECONDS + pause
+        longest = resource.spec.update_strategy.pause_seconds
+        spec["progressDeadlineSeconds"] = PROGRESS_DEADLINE_SECONDS + longest
     made = own.object(DEPLOYMENT, resource.name, component=COMPONENT, spec=spec)
     made["metadata"]["annotations"] = applied_spec.note(resource)
     return made

@@ -9,8 +9,12 @@ from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.ownership import Owner
 
 
-def stateful_set(resource: Memcached, own: Owner, template: Obj) -> Obj:
-    """Return a StatefulSet that starts and stops servers in parallel, and replaces them one by one."""
+def stateful_set(resource: Memcached, own: Owner, template: Obj, pause: int) -> Obj:
+    """Return a StatefulSet that starts and stops servers in parallel, and replaces them one by one.
+
+    Args:
+        pause: seconds for which a new server must be ready before the next one is replaced.
+    """
     spec = {
         "serviceName": resource.name,
         "replicas": resource.spec.size,
@@ -20,7 +24,7 @@ def stateful_set(resource: Memcached, own: Owner, template: Obj) -> Obj:
         "updateStrategy": {"type": "RollingUpdate"},
         "template": template,
     }
-    if pause := resource.spec.update_strategy.pause_seconds:
+    if pause:
         spec["minReadySeconds"] = pause
     made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
     made["metadata"]["annotations"] = applied_spec.note(resource)

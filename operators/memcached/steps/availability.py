@@ -6,6 +6,7 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.assessment import Assessment
+from operators.memcached.pause import CHECK_INTERVAL_SECONDS
 from operators.memcached.reasons import (
     PODS_REFUSED,
     REFRESHING_CERTIFICATES,
@@ -35,13 +36,13 @@ def report_failing_server(_resource: Memcached, facts: Assessment, now: datetime
     return Step(requeue=min(waits)) if waits else PASS
 
 
-def wait_for_servers(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def wait_for_servers(resource: Memcached, facts: Assessment, now: datetime) -> Step:
     """Wait until all servers are up to date and ready, and surplus servers are deleted."""
     if facts.settled:
         return PASS
     size, workload, former = resource.spec.size, facts.observed.workload, facts.observed.former
     present, ready = len(workload.current), len(workload.ready)
-    reason = SWITCHING_WORKLOAD if former is not None else facts.operation
+    reason, requeue = SWITCHING_WORKLOAD if former is not None else facts.operation, None
     if former is not None:
         message = (
             f"Changing from a {former.kind} to a {workload.kind}: {facts.summary} in the {workload.kind}. Clients use "
@@ -49,6 +50,8 @@ def wait_for_servers(resource: Memcached, facts: Assessment, _now: datetime) -> 
         )
     elif workload.outdated > 0:
         message = f"Rolling update: {workload.updated} of {size} servers are updated, and {ready} are ready."
+        if waits_for := facts.pause(now).waits_for:
+            message, requeue = f"{message} {waits_for}.", CHECK_INTERVAL_SECONDS
     elif present > size:
         message = f"Removing surplus servers: {present} servers run, and the desired number is {size}."
     elif present == ready == size:
@@ -61,7 +64,7 @@ def wait_for_servers(resource: Memcached, facts: Assessment, _now: datetime) -> 
         message = f"{facts.summary}. Kubernetes restarts or replaces the others."
     else:
         message = f"Creating the servers: {facts.summary}."
-    return Step.progressing(reason, message, warning=reason == DEGRADED)
+    return Step.progressing(reason, message, warning=reason == DEGRADED, requeue=requeue)
 
 
 def phase(_resource: Memcached, facts: Assessment, verdict: Verdict) -> str:

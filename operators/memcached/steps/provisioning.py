@@ -102,7 +102,7 @@ def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, n
     )
 
     def made(sidecar: Sidecar, certificate: str) -> Obj:
-        built = _workload(settings, resource, facts, sidecar, certificate)
+        built = _workload(settings, resource, facts, sidecar, certificate, now)
         pods = facts.observed.workload.pod_objs
         resizes = can_resize(built, current, pods, CONTAINER, settings.operator, now)
         parts = (*deferred, RESOURCES) if resizes else deferred
@@ -136,13 +136,15 @@ def _sidecar_image(settings: Settings, resource: Memcached, current: Obj | None)
     return resource.spec.metrics_image or settings.agent_image or (sidecar_image(current) if current else "")
 
 
-def _workload(settings: Settings, resource: Memcached, facts: Assessment, sidecar: Sidecar, certificate: str) -> Obj:
+def _workload(
+    settings: Settings, resource: Memcached, facts: Assessment, sidecar: Sidecar, certificate: str, now: datetime
+) -> Obj:
     """Return the Deployment or StatefulSet."""
     own, workload = owner(resource, settings.operator), facts.observed.workload
     image = resource.spec.image_reference(settings.image_repository)
     template = pod(resource, own, image, sidecar, _startup_digest(resource, facts, sidecar), certificate)
     build = stateful_set.stateful_set if workload.kind == STATEFUL_SET else deployment.deployment
-    return build(resource, own, template)
+    return build(resource, own, template, facts.pause(now).seconds)
 
 
 def _startup_digest(resource: Memcached, facts: Assessment, sidecar: Sidecar) -> str:

@@ -173,7 +173,7 @@ def desired(world: World, kind: Kind, spec: Obj) -> Obj:
         AUTOSCALER: autoscaler.autoscaler(resource, own),
     }
     build = stateful_set.stateful_set if resource.spec.workload == "StatefulSet" else deployment.deployment
-    return made.get(kind) or build(resource, own, pod)
+    return made.get(kind) or build(resource, own, pod, 60)
 
 
 @pytest.mark.parametrize("kind", EVERYTHING, ids=str)

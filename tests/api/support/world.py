@@ -34,6 +34,7 @@ from shared.testing import Actor, Workloads
 from shared.testing.api_server.kinds import NAMESPACE
 from shared.testing.kubelet.kubelet import Processes
 from tests.api.support.live import CachedServer, LiveServer
+from tests.unit.memcached.world import UNPAUSED
 
 MEMCACHED = API.kind
 ETCD_CLUSTER, ETCD_BACKUP = etcd.API.kind, etcd_backup.API.kind
@@ -111,9 +112,9 @@ class World:
                 time.sleep(0.1)
 
     def create(self, name: str = "cache", **spec: Any) -> Obj:
-        """Create a Memcached, by default with one server."""
+        """Create a Memcached, by default with one server, and without a pause between replaced servers."""
         body = {"apiVersion": MEMCACHED.api_version, "kind": MEMCACHED.name, "metadata": self.metadata(name)}
-        return self.user_client.create(MEMCACHED, {**body, "spec": {"size": 1, **spec}})
+        return self.user_client.create(MEMCACHED, {**body, "spec": {"size": 1, **UNPAUSED, **spec}})
 
     def metadata(self, name: str = "cache") -> Obj:
         return {"name": name, "namespace": self.namespace}

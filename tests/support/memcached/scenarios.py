@@ -21,7 +21,6 @@ from shared.testing.harness.scenario import (
     ScenarioStep,
     Stage,
     Subject,
-    apply,
     at_once,
     create,
     delete,
@@ -32,9 +31,12 @@ from shared.testing.harness.scenario import (
     pod_problem,
     unobserved,
 )
+from shared.testing.harness.scenario import apply as apply_resource
 from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.support.issuing import issued
+from tests.support.memcached.clients import Clients
 from tests.unit.memcached.fake_servers import Fleet, certificate, secret, tls_secret
+from tests.unit.memcached.world import UNPAUSED
 
 OPTIONS = parse_options("memcached-operator", "memcached", ["--agent-image", "example.com/memcached-operator:1"], {})
 
@@ -50,6 +52,8 @@ class Servers(Fleet):
         clock: clock of the world.
         images: version of the program that a pod has pulled, by its UID.
         programs: version of the program in an image, if it is not that of its tag.
+        clients: clients of the servers, which fill them.
+        uids: UID of the pod at an address.
     """
 
     filled: set[str] = field(default_factory=set)
@@ -59,6 +63,8 @@ class Servers(Fleet):
     reads_files: bool = True
     images: dict[str, str] = field(default_factory=dict)
     programs: dict[str, str] = field(default_factory=dict)
+    clients: Clients = field(default_factory=Clients)
+    uids: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
 
@@ -79,8 +85,11 @@ class Servers(Fleet):
         self.secrets[address] = {name: content_of(volume) for name, volume in volumes.items()}
         if uid in self.filled and former != self.secrets[address].get("auth"):
             self.load(address)  # SIGHUP: since 1.6.40, memcached then loads its certificate too
+        self.uids[address] = uid
+        self.clients.pass_time(self.clock())
         if uid not in self.filled:
             self.filled.add(uid)
+            self.clients.start(uid, pod["metadata"]["name"], self.clock())
             for known in (self.served, self.trusted):
                 known.pop(address, None)
             self.load(address)
@@ -110,6 +119,10 @@ class Servers(Fleet):
     def end(self, uid: str) -> None:
         self.emptied += uid in self.filled
         self.filled.discard(uid)
+        self.clients.end(uid, self.clock())
+
+    def statistics(self, host: str) -> dict[str, str]:
+        return self.clients.stats(self.uids[host], self.clock())
 
     def check_write(self, _target: TargetedRequest, _live: Obj | None) -> None:
         """Accept every write: whether servers are emptied shows in `emptied`."""
@@ -131,6 +144,11 @@ REQUESTS: Obj = {"requests": {"cpu": "100m"}}
 AUTOSCALING: Obj = {"autoscaling": {"maxReplicas": 5}, "resources": REQUESTS}
 NEW_PASSWORD: Obj = {"metadata": {"annotations": {ROTATE: "1"}}}
 INVALID: Obj = {"memoryMB": 8, "maxItemSizeMB": 8}
+
+
+def apply(**spec: Any) -> ScenarioStep:
+    """Apply a resource whose servers are replaced without a pause; simulation/test_pause.py is about the pause."""
+    return apply_resource(**UNPAUSED | spec)
 
 
 def users(password: str) -> Obj:

@@ -182,6 +182,10 @@ class Fleet:
         """Return the seconds since a server loaded its files."""
         return self.ages.get(host, 3600)
 
+    def statistics(self, _host: str) -> dict[str, str]:
+        """Return the general statistics of a server."""
+        return {"uptime": "3600", "get_hits": "0", "get_misses": "0"}
+
 
 def _shake_hands(served: certs.Pair, tls: ssl.SSLContext, trusted: str) -> None:
     """Verify the certificate of a server as a client with this context does, and that of the client.
@@ -218,7 +222,8 @@ class Connected:
         return self.fleet.versions.get(self.address, "1.6.38")
 
     async def stats(self, section: Section = "") -> dict[str, str]:
-        return {"time_since_server_cert_refresh": str(self.fleet.age(self.address))}
+        age = {"time_since_server_cert_refresh": str(self.fleet.age(self.address))}
+        return age | self.fleet.statistics(self.address)
 
     async def refresh_certs(self) -> None:
         self.fleet.refreshed.append(self.address)

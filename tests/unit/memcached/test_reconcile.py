@@ -34,7 +34,7 @@ from shared.testing.api_server.kinds import CONFIG_MAP
 from shared.testing.faults import requests
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import secret
-from tests.unit.memcached.world import NOW, observed_pods, plan, pod
+from tests.unit.memcached.world import NOW, UNPAUSED, observed_pods, plan, pod
 from tests.unit.memcached.world import resource as parsed
 
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))
@@ -424,7 +424,7 @@ def test_any_sequence_of_events_converges_and_stays_stable(moves: list[tuple[str
 
 async def _converges_and_stays_stable(moves: list[tuple[str, Any]]) -> None:
     harness = Harness(CONTROLLER)
-    spec: dict[str, Any] = {"size": 2}
+    spec: dict[str, Any] = {"size": 2} | UNPAUSED
     harness.apply("cache", **spec)
     for move, value in moves:
         harness = await _move(harness, spec, move, value)

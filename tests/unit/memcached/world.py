@@ -22,6 +22,9 @@ SETTINGS = Settings(
     operator_peers=({"namespaceSelector": {}, "podSelector": {"matchLabels": {"app": "operator"}}},),
 )
 
+UNPAUSED: Obj = {"updateStrategy": {"pauseSeconds": 0}}
+"""A spec whose servers are replaced without a pause; simulation/test_pause.py is about the pause."""
+
 
 def resource(
     *, phase: str = "", generation: int = 1, observed: int | None = None, status: Obj | None = None, **spec: Any

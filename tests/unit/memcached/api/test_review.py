@@ -117,9 +117,11 @@ def test_autoscaling_without_a_cpu_request_gives_a_warning() -> None:
     ],
 )
 def test_change_that_replaces_servers_gives_a_warning(change: Obj, names: str) -> None:
-    warning = f"{names} the change replaces all servers, one by one, and the new servers start empty. Set "
-    warning += "spec.updateStrategy.pauseSeconds to let clients fill each one before the next."
+    warning = f"{names} the change replaces all servers, one by one, and the new servers start empty."
     assert warnings_of(obj(**change), obj()) == warning
+    unpaused: Obj = {"updateStrategy": {"pauseSeconds": 0}}
+    hint = " Set spec.updateStrategy.pauseSeconds to let clients fill each one before the next."
+    assert warnings_of(obj(**change, **unpaused), obj(**unpaused)) == warning + hint
     assert warnings_of(obj(), obj(**change)) == warning, "the reverse change too"
     assert warnings_of(obj(**change)) == "", "a new resource has no items to lose"
     assert warnings_of(obj(**change), obj(size=0)) == "", "a resource without servers has no items to lose"

@@ -24,7 +24,7 @@ from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import Fleet, certificate, der, mounted_secrets, secret, tls_secret
-from tests.unit.memcached.world import plan, pod, resource, workload_of
+from tests.unit.memcached.world import UNPAUSED, plan, pod, resource, workload_of
 
 AUTH: Obj = {"auth": {"secretName": "users"}}
 TLS: Obj = {"tls": {"secretName": "cache-tls"}}
@@ -136,7 +136,7 @@ class World:
         return sent
 
     async def settled(self, **spec: Any) -> Obj:
-        self.harness.apply("cache", **({"size": 2} | spec))
+        self.harness.apply("cache", **({"size": 2} | UNPAUSED | spec))
         await self.harness.settle()
         return self.harness.resource("cache")
 

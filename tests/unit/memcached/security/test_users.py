@@ -13,6 +13,7 @@ from shared.kubernetes.managed_fields import applied
 from shared.kubernetes.secrets import content_of
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import Fleet, mounted_secrets, secret
+from tests.unit.memcached.world import UNPAUSED
 
 BOTH, ONE = "app:secret\nold:other\n", "app:secret\n"
 
@@ -32,7 +33,7 @@ class World:
 
     async def created(self) -> Obj:
         self.write(BOTH)
-        self.harness.apply("cache", size=2, auth={"secretName": "users"})
+        self.harness.apply("cache", size=2, auth={"secretName": "users"}, **UNPAUSED)
         await self.harness.settle()
         return self.resource
 
@@ -169,6 +170,6 @@ async def test_servers_whose_sidecar_attests_nothing_are_not_replaced_and_their_
     assert "An annotation in spec.annotations replaces the servers." in message(found)
     assert world.addresses == pods
     world.fleet.loaded_users.clear()
-    world.harness.apply("cache", size=2, auth={"secretName": "users"}, memoryMB=128)
+    world.harness.apply("cache", size=2, auth={"secretName": "users"}, memoryMB=128, **UNPAUSED)
     await world.harness.settle()
     assert reason(await world.resync()) == "Ready"

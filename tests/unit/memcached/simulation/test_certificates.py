@@ -28,6 +28,7 @@ from shared.testing.harness.scenario import ScenarioStep, Stage, apply, delete, 
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import ISSUED, MEMCACHED, OPTIONS, Servers, given_users, users
 from tests.unit.memcached.fake_servers import certificate, signer, tls_secret
+from tests.unit.memcached.world import UNPAUSED
 
 REAL = dataclasses.replace(
     MEMCACHED,
@@ -295,7 +296,7 @@ async def test_servers_are_not_refreshed_for_a_secret_that_they_do_not_mount(blo
 
 
 async def test_paused_resource_is_not_changed() -> None:
-    lab = await created(OPEN)
+    lab = await created(OPEN | UNPAUSED)
     deployment = lab.run.stage.find(DEPLOYMENT)
     await lab.steps(edit(None, {"spec": {"paused": True, "memoryMB": 128}}))
     await lab.passes(LIFE * RENEWAL_FRACTION)

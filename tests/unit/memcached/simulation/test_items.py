@@ -8,6 +8,7 @@ from shared.kubernetes.kinds import Obj
 from shared.testing.harness.scenario import Scenario, ScenarioStep, apply, later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import MEMCACHED, NAMED, SCENARIOS, Servers
+from tests.unit.memcached.world import UNPAUSED
 
 DECLARED = {
     "scale": 1,
@@ -48,15 +49,16 @@ async def test_no_server_is_emptied_but_by_a_declared_change(scenario: Scenario)
 
 @pytest.mark.parametrize("spec", [{"size": 3}, NAMED | {"size": 3}], ids=["Deployment", "StatefulSet"])
 async def test_paced_roll_replaces_the_next_server_after_the_pause(spec: Obj) -> None:
-    paced = {**spec, "updateStrategy": {"pauseSeconds": 60}}
+    paced = {**spec, "updateStrategy": {"pauseSeconds": 30}}  # too short for evidence
     roll = (apply(**paced), apply(**paced, memoryMB=128))
     first = await emptied(*roll)
     assert first <= 1, "the next one waits; a Deployment starts the new server first"
-    assert await emptied(*roll, later(59)) == first
-    assert await emptied(*roll, later(60)) == first + 1
-    assert await emptied(*roll, later(60), later(60)) == first + 2
-    assert await emptied(*roll, *(later(60),) * 3) == 3
-    assert await emptied(apply(**spec), apply(**spec, memoryMB=128)) == 3, "no pause by default"
+    assert await emptied(*roll, later(29)) == first
+    assert await emptied(*roll, later(30)) == first + 1
+    assert await emptied(*roll, later(30), later(30)) == first + 2
+    assert await emptied(*roll, *(later(30),) * 3) == 3
+    unpaused = spec | UNPAUSED
+    assert await emptied(apply(**unpaused), apply(**unpaused, memoryMB=128)) == 3
 
 
 async def test_changed_pause_replaces_no_server() -> None:

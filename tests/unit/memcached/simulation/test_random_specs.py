@@ -31,10 +31,11 @@ from tests.support.memcached.scenarios import (
     given_certificate,
     given_users,
 )
+from tests.unit.memcached.world import UNPAUSED
 
 pytestmark = pytest.mark.nightly
 
-BASE: Obj = {"size": 1}
+BASE: Obj = {"size": 1} | UNPAUSED
 VOLUMES: Obj = {"extraVolumes": [{"name": "logs", "emptyDir": {}}]}
 FIELDS: dict[str, list[Obj]] = {
     "size": [{"size": 2}, {"size": 0}],
@@ -54,7 +55,7 @@ FIELDS: dict[str, list[Obj]] = {
     # metrics.image is missing: without it, running servers keep the sidecar that they have, by design.
     "metrics": [{"metrics": {}}, {"metrics": {"port": 9151}}, {"metrics": {"enabled": False}}],
     "autoscaling": [{"autoscaling": AUTOSCALING["autoscaling"]}],
-    "updateStrategy": [],  # no time passes here; test_items.py tests the pause
+    "updateStrategy": [],  # no time passes here; test_pause.py tests the pause
     "network": [{"network": {"enabled": False}}, {"network": {"enabled": True}}],
     "connectionSecret": [],  # without it, an emptied Secret remains: steps/test_connection_secret.py
     "paused": [],  # the final state of a paused resource depends on earlier specs by design

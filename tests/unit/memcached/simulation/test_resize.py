@@ -10,6 +10,7 @@ from shared.kubernetes.kinds import DEPLOYMENT, POD, Obj
 from shared.testing.harness.scenario import apply
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import MEMCACHED
+from tests.unit.memcached.world import UNPAUSED
 
 BEFORE: Obj = {"size": 2, "resources": {"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m"}}}
 AFTER: Obj = {"size": 2, "resources": {"limits": {"memory": "512Mi"}, "requests": {"cpu": "100m"}}}
@@ -56,7 +57,7 @@ async def test_next_roll_adopts_the_amounts() -> None:
     await changed(found, BEFORE)
     await changed(found, AFTER)
     uids, *_ = state(found)
-    await changed(found, AFTER | {"threads": 2})
+    await changed(found, AFTER | UNPAUSED | {"threads": 2})
     after, limits, template = state(found)
     assert (uids & after, limits, template) == (set(), {"512Mi"}, "512Mi")
 
@@ -64,8 +65,8 @@ async def test_next_roll_adopts_the_amounts() -> None:
 @pytest.mark.parametrize("size", [0, 2])
 async def test_servers_are_replaced_where_the_cluster_cannot_resize(size: int) -> None:
     found = world(resizes=size == 0)
-    await changed(found, BEFORE | {"size": size})
+    await changed(found, BEFORE | UNPAUSED | {"size": size})
     uids, *_ = state(found)
-    await changed(found, AFTER | {"size": size})
+    await changed(found, AFTER | UNPAUSED | {"size": size})
     after, limits, template = state(found)
     assert (uids & after, limits, template) == (set(), {"512Mi"} if size else set(), "512Mi")

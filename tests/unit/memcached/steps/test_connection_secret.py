@@ -13,6 +13,7 @@ from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import Fleet, mounted_secrets, secret
+from tests.unit.memcached.world import UNPAUSED
 
 NAME = "cache-connection"
 
@@ -27,7 +28,7 @@ def operator(*flags: str, fleet: Fleet | None = None) -> Harness:
 
 
 async def applied(harness: Harness, **spec: Any) -> Obj:
-    harness.apply("cache", **({"size": 2} | spec))
+    harness.apply("cache", **({"size": 2} | UNPAUSED | spec))
     await harness.settle()
     return harness.resource("cache")
 

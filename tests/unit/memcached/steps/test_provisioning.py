@@ -14,7 +14,7 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Obj
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, NOW, Harness
-from tests.unit.memcached.world import observed_pods, plan, pod, resource
+from tests.unit.memcached.world import UNPAUSED, observed_pods, plan, pod, resource
 
 OPTIONAL: dict[Kind, Obj] = {
     DISRUPTION_BUDGET: {"podDisruptionBudget": {"minAvailable": 1}},
@@ -123,7 +123,7 @@ def test_exporter_imports_no_operator_dependencies() -> None:
 def late(phase: str, seconds: float, **spec: Any) -> Any:
     since = (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {"type": "Reconciling", "status": "True", "lastTransitionTime": since}
-    return resource(phase=phase, observed=1, status={"conditions": [condition]}, **spec)
+    return resource(phase=phase, observed=1, status={"conditions": [condition]}, **UNPAUSED | spec)
 
 
 @pytest.mark.parametrize(

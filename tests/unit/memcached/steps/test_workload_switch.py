@@ -13,7 +13,7 @@ from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import Apply, Delete
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, Harness
-from tests.unit.memcached.world import plan, pod, resource, workload_of
+from tests.unit.memcached.world import UNPAUSED, plan, pod, resource, workload_of
 
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))
 NAMES = [f"cache-{number}.cache.default.svc:11211" for number in range(5)]
@@ -130,7 +130,7 @@ async def test_stateful_set_gives_stable_names(harness: Harness) -> None:
 
 async def test_server_list_does_not_change_during_a_rolling_update(harness: Harness) -> None:
     await settled(harness, **SET)
-    harness.apply("cache", size=3, version="1.6.18", **SET)
+    harness.apply("cache", size=3, version="1.6.18", **SET, **UNPAUSED)
     uids = {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}
     lists, ready = [], []
     for _ in range(100):
