@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
@@ -110,6 +110,11 @@ class Workload:
         """ID of the image that the server of each pod runs, by pod; without those that are unknown."""
         statuses = {pod["metadata"]["name"]: container_status(pod, CONTAINER) for pod in self.pod_objs}
         return {name: found["imageID"] for name, found in statuses.items() if found.get("imageID")}
+
+    def speaking(self, *, tls: bool) -> tuple[Pod, ...]:
+        """Return the ready servers that use TLS, or those that do not: a change of `spec.tls` replaces one by one."""
+        encrypting = {pod["metadata"]["name"] for pod in self.pod_objs if mounted_certificate(pod)}
+        return tuple(pod for pod in self.ready if (pod.name in encrypting) == tls)
 
     def mounting(self, secret: str) -> frozenset[str]:
         """Return the names of the pods that mount a Secret."""
@@ -247,7 +252,7 @@ async def _served_certificates(access: Access, resource: Memcached, workload: Wo
     awaits_trust = secrets.successor is not None and resource.spec.needs_client_certificate
     if secrets.pair is None or (secrets.fingerprint == resource.certificate and not awaits_trust):
         return {}
-    return await _of_ready(workload, lambda pod: inspect_certificate(access, pod.address))
+    return await _inspect(workload.speaking(tls=True), lambda pod: inspect_certificate(access, pod.address))
 
 
 async def _accepted_users(
@@ -262,7 +267,7 @@ async def _accepted_users(
     if not secrets.users or is_recorded or workload.obj is None or not reloads_users(workload.obj["spec"]["template"]):
         return {}
     ports = workload.attestation_ports
-    return await _of_ready(workload, lambda pod: inspect_users(access, attest, pod.address, ports.get(pod.name)))
+    return await _inspect(workload.ready, lambda pod: inspect_users(access, attest, pod.address, ports.get(pod.name)))
 
 
 async def _server_images(access: Access, attest: Attest, resource: Memcached, workload: Workload) -> dict[str, str]:
@@ -282,7 +287,8 @@ async def _traffic(access: Access, meter: Meter, resource: Memcached, workload: 
         meter.forget(resource.uid)
         return {}
     since = workload.ready_since
-    pods = sorted((pod for pod in workload.ready if pod.name in since), key=lambda pod: since[pod.name])
+    spoken = workload.speaking(tls=access.secrets.pair is not None)
+    pods = sorted((pod for pod in spoken if pod.name in since), key=lambda pod: since[pod.name])
     pods = pods if len(pods) <= 2 * MAX_COMPARED else pods[:MAX_COMPARED] + pods[-MAX_COMPARED:]
     uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in workload.pod_objs}
     meter.forget(resource.uid, but=uids.values())
@@ -296,7 +302,7 @@ async def _traffic(access: Access, meter: Meter, resource: Memcached, workload: 
 _Report = TypeVar("_Report")
 
 
-async def _of_ready(workload: Workload, inspect: Callable[[Pod], Awaitable[_Report]]) -> dict[str, _Report]:
-    """Return the reports on the ready servers, by pod."""
-    reports = await asyncio.gather(*map(inspect, workload.ready))
-    return dict(zip((pod.name for pod in workload.ready), reports, strict=True))
+async def _inspect(pods: Sequence[Pod], inspect: Callable[[Pod], Awaitable[_Report]]) -> dict[str, _Report]:
+    """Return the reports on servers, by pod."""
+    reports = await asyncio.gather(*map(inspect, pods))
+    return dict(zip((pod.name for pod in pods), reports, strict=True))

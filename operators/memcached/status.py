@@ -66,9 +66,9 @@ def _certificate(resource: Memcached, facts: Assessment) -> str:
     """Return the fingerprint that all servers serve, or last served; empty without TLS."""
     if not resource.spec.encrypts:
         return ""
-    secrets = facts.observed.secrets
+    secrets, is_complete = facts.observed.secrets, not facts.observed.workload.speaking(tls=False)
     return (
         secrets.fingerprint
-        if facts.all_ready and not facts.servers_with_old_certificate and secrets.pair
+        if facts.all_ready and is_complete and not facts.servers_with_old_certificate and secrets.pair
         else resource.certificate
     )

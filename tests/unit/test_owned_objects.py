@@ -62,7 +62,7 @@ def _memcached(workload: str) -> tuple[ScenarioStep, ...]:
 
 CASES: dict[str, Case] = {
     "Memcached": Case(
-        memcached.MEMCACHED, (), (_memcached("Deployment"), _memcached("StatefulSet")), apply(size=2, **LEAST)
+        memcached.MEMCACHED, (), (_memcached("Deployment"), _memcached("StatefulSet")), memcached.apply(size=2, **LEAST)
     ),
     "EtcdCluster": Case(
         etcd.ETCD,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from operators.memcached.client.errors import TLSFailed, Unreachable
 from operators.memcached.operator import controller
 from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS
 from shared.cli.options import parse_options
@@ -35,7 +36,7 @@ from shared.testing.harness.scenario import apply as apply_resource
 from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.support.issuing import issued
 from tests.support.memcached.clients import Clients
-from tests.unit.memcached.fake_servers import Fleet, certificate, secret, tls_secret
+from tests.unit.memcached.fake_servers import Connected, Fleet, certificate, secret, tls_secret
 from tests.unit.memcached.world import UNPAUSED
 
 OPTIONS = parse_options("memcached-operator", "memcached", ["--agent-image", "example.com/memcached-operator:1"], {})
@@ -108,6 +109,14 @@ class Servers(Fleet):
         elif secret is not None:
             content = content_of(secret)
             self.mounted[address] = {item["key"]: content[item["key"]] for item in volume["secret"]["items"]}
+
+    async def connect(self, host: str, port: int, **options: Any) -> Connected:
+        encrypts, tls = host in self.mounted, options.get("tls") is not None
+        if host in self.uids and encrypts and not tls:
+            raise Unreachable(f"{host}:{port} closed the connection: it may require TLS.")
+        if host in self.uids and tls and not encrypts:
+            raise TLSFailed(f"{host}:{port}: no TLS handshake: record layer failure.")
+        return await super().connect(host, port, **options)
 
     def load(self, host: str) -> None:
         super().load(host)

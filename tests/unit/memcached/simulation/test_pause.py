@@ -166,6 +166,24 @@ async def test_unknown_hit_ratio_is_waited_for_until_the_bound_and_reported() ->
     assert 220 <= await cache.wait_until_ready() <= 260
 
 
+@pytest.mark.parametrize("workload", WORKLOADS)
+async def test_servers_without_tls_are_no_failure_while_a_change_introduces_it(workload: str) -> None:
+    """The operator speaks the protocol of the spec, which the servers that are not replaced yet do not."""
+    cache = Cache(workload=workload, updateStrategy={"pauseSeconds": 60})
+    await cache.fill()
+    before = cache.uids
+    cache.spec["tls"] = {"mode": "self"}
+    await cache.run.run_steps((apply(**cache.spec),))
+    waited = 0
+    while before & cache.uids:
+        assert waited < 600, cache.message
+        assert accessors.is_true(cache.resource, "Observed"), accessors.condition(cache.resource, "Observed")
+        await cache.run.wait(STEP_SECONDS)
+        waited += STEP_SECONDS
+    await cache.wait_until_ready()
+    assert accessors.is_true(cache.resource, "Observed")
+
+
 async def test_server_that_clients_do_not_use_yet_is_waited_for() -> None:
     """Clients that read the list of servers rarely do not know the new address yet."""
     cache = Cache(workload="StatefulSet")
