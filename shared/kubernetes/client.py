@@ -311,8 +311,7 @@ def _unexpected(found: Any, requested: str, request: Request) -> Unavailable:
 def error_of(answer: Response, request: Request) -> KubeError:
     """Return the exception for an unsuccessful response."""
     status = answer.body if isinstance(answer.body, dict) else {}
-    code, reason = answer.status, status.get("reason", "")
-    causes = (status.get("details") or {}).get("causes") or ()
+    code, reason, causes = answer.status, status.get("reason", ""), _causes(status)
     kind: type[KubeError] = Refused
     if budget := _budget_refusal(code, status):
         return NotEvictable(budget, status=code, retry_after=answer.retry_after)
@@ -341,12 +340,20 @@ def _budget_refusal(code: int, status: Obj) -> str:
     Source: pkg/registry/core/pod/storage/eviction.go in kubernetes/kubernetes.
     """
     message = str(status.get("message", ""))
-    causes = (status.get("details") or {}).get("causes") or ()
     if code == 500 and "more than one PodDisruptionBudget" in message:
         return message
     if code == 429:
-        return " ".join(str(cause.get("message")) for cause in causes if cause.get("reason") == "DisruptionBudget")
+        return " ".join(
+            str(cause.get("message")) for cause in _causes(status) if cause.get("reason") == "DisruptionBudget"
+        )
     return ""
+
+
+def _causes(status: Obj) -> list[Obj]:
+    """Return the causes in a Status; none in the error of a proxy, whose fields of the same names have other types."""
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
 
 
 def complete(kind: Kind, listing: Obj) -> Obj:

@@ -113,14 +113,21 @@ class Faults:
         self._script.append(_Fault(when, skip, times, False, Response(status, body, retry_after)))
 
     def garble(
-        self, body: Any, *, when: When = writes, skip: int = 0, times: int | None = 1, landed: bool = False
+        self,
+        body: Any,
+        *,
+        status: int = 200,
+        when: When = writes,
+        skip: int = 0,
+        times: int | None = 1,
+        landed: bool = False,
     ) -> None:
-        """Answer with the status 200 and a body that is not what was requested (`GARBAGE`).
+        """Answer with a body that is not what was requested (`GARBAGE`).
 
         Args:
             landed: whether the request is carried out.
         """
-        self._script.append(_Fault(when, skip, times, landed, Response(200, body)))
+        self._script.append(_Fault(when, skip, times, landed, Response(status, body)))
 
     def lose_request(self, *, when: When = writes, skip: int = 0, times: int | None = 1) -> None:
         """Time out before the request is carried out."""
