@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.objects.names import server_hosts
 from operators.memcached.objects.pod import CONTAINER, attestation_port, mounted_certificate, reloads_users
+from operators.memcached.replica_sets import ReplicaSets
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
 from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import Secrets, read_secrets
@@ -29,9 +31,6 @@ from shared.steps.network_policy import network_policy_name
 
 MAX_COMPARED = 8
 """Maximum number of servers that became ready last, and that became ready first, whose gets are inspected."""
-
-TEMPLATE_HASH = "pod-template-hash"
-"""Label of a Deployment's pods and ReplicaSets."""
 
 
 @dataclass(frozen=True)
@@ -182,17 +181,22 @@ def observer(connect: Connect, attest: Attest) -> Observe:
         connect: opens a connection to a running server.
         attest: queries the sidecar of a running server.
     """
-    return partial(_observe, connect, attest, Meter())
+    return partial(_observe, connect, attest, Meter(), WeakKeyDictionary())
 
 
 async def _observe(
-    connect: Connect, attest: Attest, meter: Meter, resource: Memcached, cache: Cache, kube: Kube
+    connect: Connect,
+    attest: Attest,
+    meter: Meter,
+    known: WeakKeyDictionary[Cache, ReplicaSets],
+    resource: Memcached,
+    cache: Cache,
+    kube: Kube,
 ) -> Observed:
     key = Key(resource.namespace, resource.name)
-    pods = cache.owned(POD, key)
+    pods, replica_sets = cache.owned(POD, key), known.setdefault(cache, ReplicaSets())
     workloads = {
-        name: _workload(kind, cache.get(kind, *key), [pod for pod in pods if belongs(pod, kind, key.name)])
-        for name, kind in WORKLOADS.items()
+        name: await _workload(kind, cache.get(kind, *key), pods, replica_sets, kube) for name, kind in WORKLOADS.items()
     }
     workload = workloads.pop(resource.spec.workload)
     (other,) = workloads.values()
@@ -219,28 +223,20 @@ async def _observe(
     )
 
 
-def _workload(kind: Kind, obj: Obj | None, pods: Iterable[Obj]) -> Workload:
-    """Return a workload with its pods that have not ended."""
-    found = [(pod, server) for pod in pods if not (server := Pod.of(pod, container=CONTAINER)).ended]
+async def _workload(
+    kind: Kind, obj: Obj | None, pods: Iterable[Obj], replica_sets: ReplicaSets, kube: Kube
+) -> Workload:
+    """Return a workload with its pods that have not ended.
+
+    Its pods are those whose controller is the workload, or a ReplicaSet of it, by UID: any pod may have its labels.
+    """
+    if obj is None:
+        return Workload(kind)
+    uids = {obj["metadata"]["uid"]} if kind != DEPLOYMENT else await replica_sets.of(obj, pods, kube)
+    own = [pod for pod in pods if (ownership.controller_of(pod) or {}).get("uid") in uids]
+    found = [(pod, server) for pod in own if not (server := Pod.of(pod, container=CONTAINER)).ended]
     present = tuple(pod for pod, server in found if not server.leaving)
     return Workload(kind, obj, tuple(server for _, server in found), present)
-
-
-def belongs(pod: Obj, kind: Kind, name: str) -> bool:
-    """Return whether a workload created a pod; labels alone do not show it, because any pod may have them.
-
-    The controller of a Deployment's pod is a ReplicaSet, whose name is that of the Deployment with the pod's template
-    hash: https://kubernetes.io/docs/concepts/workloads/controllers/deployment/#pod-template-hash-label
-
-    Args:
-        kind: kind of the workload.
-        name: name of the workload.
-    """
-    controller = ownership.controller_of(pod) or {}
-    found = (controller.get("apiVersion"), controller.get("kind"), controller.get("name"))
-    template = (pod["metadata"].get("labels") or {}).get(TEMPLATE_HASH, "")
-    by_replica_set = kind == DEPLOYMENT and found == (kind.api_version, "ReplicaSet", f"{name}-{template}")
-    return by_replica_set or found == (kind.api_version, kind.name, name)
 
 
 async def _served_certificates(access: Access, resource: Memcached, workload: Workload) -> dict[str, ServedCertificate]:

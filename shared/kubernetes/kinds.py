@@ -55,6 +55,7 @@ class Kind:
 
 
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets")
 STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets")
 SERVICE = Kind("", "v1", "Service", "services")
 POD = Kind("", "v1", "Pod", "pods")

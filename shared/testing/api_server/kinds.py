@@ -21,6 +21,7 @@ from shared.kubernetes.kinds import (
     NETWORK_POLICY,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    REPLICA_SET,
     SECRET,
     SERVICE,
     STATEFUL_SET,
@@ -273,6 +274,7 @@ def built_in_kinds() -> tuple[Served, ...]:
     workload = {"built_in": True, "schema": BUILT_IN, "replicas": "spec.replicas", "fixed": ("spec.selector",)}
     return (
         Served(DEPLOYMENT, _admit_deployment, **workload),  # type: ignore[arg-type]
+        Served(REPLICA_SET, **workload),  # type: ignore[arg-type]
         Served(STATEFUL_SET, _admit_stateful_set, **workload | {"fixed": _STATEFUL_SET_IMMUTABLE}),  # type: ignore[arg-type]
         Served(POD, _admit_pod, built_in=True, schema=BUILT_IN, fixed=("spec.containers", "spec.volumes")),
         Served(SERVICE, _admit_service, built_in=True, schema=BUILT_IN, generation=False, fixed=("spec.clusterIP",)),

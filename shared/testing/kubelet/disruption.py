@@ -9,7 +9,7 @@ import math
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from shared.kubernetes.kinds import DEPLOYMENT, DISRUPTION_BUDGET, POD, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, POD, REPLICA_SET, STATEFUL_SET, Obj
 from shared.testing.api_server.evictions import selects
 from shared.testing.kubelet.replicas import is_owned_by, is_ready, is_terminating
 
@@ -66,7 +66,7 @@ class Disruptions:
         """Return the expected number of pods, and how many of them must stay healthy."""
         scale = sum(
             owner["spec"]["replicas"]
-            for kind in (STATEFUL_SET, DEPLOYMENT)
+            for kind in (STATEFUL_SET, REPLICA_SET)
             for _, owner in self._server.objects(kind)
             if any(is_owned_by(pod, owner) for pod in pods)
         )

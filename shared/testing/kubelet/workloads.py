@@ -1,7 +1,7 @@
 """Kubernetes' controllers of workloads and volumes, scheduler and kubelet, one deterministic action at a time.
 
-Pods belong to their Deployment directly (there are no ReplicaSets). Names, labels, rollouts and counts match those of a
-real cluster.
+The Deployment controller is also that of ReplicaSets, which count no pods here; an old one without pods is deleted.
+Names, labels, rollouts and counts match those of a real cluster.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from shared.kubernetes.kinds import DEPLOYMENT, POD, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, POD, REPLICA_SET, Obj
 from shared.testing.api_server.server import ApiServer
 from shared.testing.kubelet.claims import Claims
 from shared.testing.kubelet.disruption import Disruptions
@@ -20,6 +20,7 @@ from shared.testing.kubelet.replicas import (
     is_owned_by,
     is_ready,
     is_terminating,
+    reference,
     replica,
     status_counts,
     template_hash,
@@ -110,6 +111,8 @@ class Workloads:
     def _control(self, deployment: Obj) -> bool:
         if deployment["metadata"].get("deletionTimestamp"):
             return False
+        if self._adopt_or_delete(deployment):
+            return True
         pods = [pod for pod in self._pods_of(deployment) if not is_terminating(pod)]
         return self._scale_and_roll(deployment, pods) or self._report(deployment, pods)
 
@@ -133,11 +136,50 @@ class Workloads:
 
     def _create(self, deployment: Obj) -> bool:
         digest = template_hash(deployment)
+        owner = self._replica_set(deployment, digest)
+        if not is_owned_by(owner, deployment):  # that of an earlier Deployment awaits garbage collection
+            return False
         self._created += 1
-        name = f"{deployment['metadata']['name']}-{digest}-{encode_name(self._created)}"
-        pod = replica(deployment, DEPLOYMENT, name, {HASH: digest})
+        pod = replica(
+            deployment, DEPLOYMENT, f"{owner['metadata']['name']}-{encode_name(self._created)}", {HASH: digest}
+        )
+        pod["metadata"]["ownerReferences"] = [reference(owner, REPLICA_SET)]
         self._controller.create(POD, pod)
         return True
+
+    def _replica_set(self, deployment: Obj, digest: str) -> Obj:
+        """Return the ReplicaSet of the present template; it is created if it is missing."""
+        metadata, template = deployment["metadata"], deployment["spec"]["template"]
+        name, labels = f"{metadata['name']}-{digest}", template.get("metadata", {}).get("labels", {}) | {HASH: digest}
+        found = self.server.stored(REPLICA_SET, metadata["namespace"], name)
+        if found is not None:
+            return found
+        owners = [reference(deployment, DEPLOYMENT)]
+        created = {"name": name, "namespace": metadata["namespace"], "labels": labels, "ownerReferences": owners}
+        selector = {"matchLabels": deployment["spec"]["selector"]["matchLabels"] | {HASH: digest}}
+        template = template | {"metadata": template.get("metadata", {}) | {"labels": labels}}
+        spec = {"replicas": deployment["spec"]["replicas"], "selector": selector, "template": template}
+        return self._controller.create(REPLICA_SET, {"metadata": created, "spec": spec})
+
+    def _adopt_or_delete(self, deployment: Obj) -> bool:
+        """Adopt a ReplicaSet that a deleted Deployment of this name has orphaned, or delete one without pods."""
+        selector = deployment["spec"]["selector"]["matchLabels"].items()
+        namespace = deployment["metadata"]["namespace"]
+        for _, found in self.server.objects(REPLICA_SET):
+            metadata = found["metadata"]
+            address = (metadata["namespace"], metadata["name"])
+            is_selected = metadata["namespace"] == namespace and selector <= metadata["labels"].items()
+            if not is_selected or is_terminating(found):
+                continue
+            if not metadata.get("ownerReferences"):
+                owners = {"metadata": {"ownerReferences": [reference(deployment, DEPLOYMENT)]}}
+                self._controller.merge(REPLICA_SET, *address, owners)
+                return True
+            is_old = is_owned_by(found, deployment) and metadata["labels"][HASH] != template_hash(deployment)
+            if is_old and not any(is_owned_by(pod, found) for _, pod in self.server.objects(POD)):
+                self._controller.delete(REPLICA_SET, *address)
+                return True
+        return False
 
     def _delete(self, pod: Obj) -> bool:
         self._controller.delete(POD, pod["metadata"]["namespace"], pod["metadata"]["name"])
@@ -164,7 +206,8 @@ class Workloads:
         return sum(is_available(pod, deployment, self.server.now()) for pod in pods)
 
     def _pods_of(self, deployment: Obj) -> list[Obj]:
-        return [pod for _, pod in self.server.objects(POD) if is_owned_by(pod, deployment)]
+        own = [found for _, found in self.server.objects(REPLICA_SET) if is_owned_by(found, deployment)]
+        return [pod for _, pod in self.server.objects(POD) if any(is_owned_by(pod, each) for each in own)]
 
 
 def _first_to_delete(pods: list[Obj]) -> Obj:

@@ -13,7 +13,7 @@ from typing import Any
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import KubeError
-from shared.kubernetes.kinds import NETWORK_POLICY, POD, Kind
+from shared.kubernetes.kinds import NETWORK_POLICY, POD, REPLICA_SET, Kind
 from shared.runtime import operator as process_operator
 from shared.status import conditions
 from shared.testing.api_server import garbage_collector
@@ -90,7 +90,7 @@ class Cast:
     uncounted: frozenset[str] = frozenset()
 
 
-MEMCACHED_CAST = Cast("memcached", MEMCACHED, (MEMCACHED, *EVERYTHING, NETWORK_POLICY, POD))
+MEMCACHED_CAST = Cast("memcached", MEMCACHED, (MEMCACHED, *EVERYTHING, NETWORK_POLICY, REPLICA_SET, POD))
 
 
 class Run:

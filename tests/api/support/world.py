@@ -23,6 +23,7 @@ from shared.kubernetes.kinds import (
     EVENT,
     NETWORK_POLICY,
     POD,
+    REPLICA_SET,
     SERVICE,
     STATEFUL_SET,
     Kind,
@@ -68,7 +69,7 @@ class World:
         plane: ControlPlane,
         *,
         created: int = 0,
-        kinds: tuple[Kind, ...] = (MEMCACHED, *EVERYTHING, NETWORK_POLICY, POD),
+        kinds: tuple[Kind, ...] = (MEMCACHED, *EVERYTHING, NETWORK_POLICY, REPLICA_SET, POD),
         processes: Processes | None = None,
         nodes: int = 1,
         live: type[LiveServer] = LiveServer,
@@ -95,7 +96,7 @@ class World:
 
     def close(self) -> None:
         """Delete all resources: without controllers, Kubernetes does not empty the namespace."""
-        for kind in (MEMCACHED, ETCD_CLUSTER, ETCD_BACKUP, REDIS_CLUSTER, DEPLOYMENT, STATEFUL_SET, POD):
+        for kind in (MEMCACHED, ETCD_CLUSTER, ETCD_BACKUP, REDIS_CLUSTER, DEPLOYMENT, STATEFUL_SET, REPLICA_SET, POD):
             for obj in self._list(kind):
                 self.remove(kind, obj["metadata"]["name"])
         self._live.close()
@@ -197,11 +198,13 @@ class World:
         return [masked(obj) for kind in kinds for obj in self.listed(kind)]
 
     def _collect_garbage(self) -> None:
-        """Delete pods without an existing owner, as the garbage collector does."""
-        alive = {owner["metadata"]["uid"] for kind in (DEPLOYMENT, STATEFUL_SET) for owner in self.listed(kind)}
-        for pod in self.listed(POD):
-            if pod["metadata"]["ownerReferences"][0]["uid"] not in alive:
-                self.remove(POD, pod["metadata"]["name"])
+        """Delete ReplicaSets and pods without an existing owner, as the garbage collector does."""
+        for kind in (REPLICA_SET, POD):
+            owners = (DEPLOYMENT, STATEFUL_SET, REPLICA_SET)
+            alive = {owner["metadata"]["uid"] for each in owners for owner in self.listed(each)}
+            for obj in self.listed(kind):
+                if obj["metadata"]["ownerReferences"][0]["uid"] not in alive:
+                    self.remove(kind, obj["metadata"]["name"])
 
     def _statuses(self) -> list[Any]:
         return [(obj["metadata"]["name"], obj.get("status")) for obj in self.listed(MEMCACHED)]

@@ -43,6 +43,7 @@ FURTHER: dict[str, dict[str, set[str]]] = {
     "memcached-operator": {
         "memcacheds": READ,
         "deployments": OWNED,
+        "replicasets": {"get"},
         "pods": {"list", "watch", "patch"},
         "horizontalpodautoscalers": OWNED,
     },

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.memcached.api.spec import MemcachedSpec
-from operators.memcached.observe import belongs
 from operators.memcached.operator import controller
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
@@ -239,15 +238,50 @@ async def test_stray_pod_with_the_labels_is_no_server(harness: Harness, workload
     assert reason(harness.resource("cache")) == "Ready"
 
 
-def test_pods_of_a_deployment_belong_to_its_replica_sets() -> None:
-    def pod(name: str) -> Obj:
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "u", "controller": True}
-        return {"metadata": {"name": "x", "labels": {"pod-template-hash": "5d8f7c9b4d"}, "ownerReferences": [owner]}}
+@pytest.mark.parametrize("workload", ["Deployment", "StatefulSet"])
+async def test_pod_with_a_forged_controller_is_no_server(harness: Harness, workload: str) -> None:
+    """The owner reference names the controller of a real server, with another UID.
 
-    assert belongs(pod("cache-5d8f7c9b4d"), DEPLOYMENT, "cache")
-    assert not belongs(pod("cache-77"), DEPLOYMENT, "cache")
-    assert not belongs(pod("cache-copy-5d8f7c9b4d"), DEPLOYMENT, "cache")
-    assert not belongs(pod("cache-5d8f7c9b4d"), STATEFUL_SET, "cache")
+    The garbage collector deletes such a pod, and does not run here before the reconcile.
+    """
+    before = await created(harness, workload=workload)
+    pod = harness.server.objects(POD)[0][1]
+    [owner] = pod["metadata"]["ownerReferences"]
+    forged = {"ownerReferences": [owner | {"uid": "forged"}], "labels": pod["metadata"]["labels"]}
+    debug = {"metadata": {"name": "debug", "namespace": NAMESPACE} | forged, "spec": pod["spec"]}
+    harness.user_client.create(POD, debug)
+    harness.user_client.merge(POD, NAMESPACE, "debug", {"status": pod["status"]}, subresource="status")
+    await harness.run()
+    after = harness.resource("cache")["status"]
+    assert "debug" in {pod["metadata"]["name"] for _, pod in harness.server.objects(POD)}
+    assert {**after, "conditions": None} == {**before["status"], "conditions": None}
+    assert reason(harness.resource("cache")) == "Ready"
+
+
+async def test_replica_set_is_read_once_and_a_foreign_one_after_each_change_of_the_deployment(harness: Harness) -> None:
+    before = await created(harness)
+    harness.server.log.reset()
+    pod = harness.server.objects(POD)[0][1]
+    [owner] = pod["metadata"]["ownerReferences"]
+    for number in range(5):
+        labels = pod["metadata"]["labels"] | {"pod-template-hash": f"hash{number}"}
+        owners = [owner | {"name": f"cache-hash{number}"}]
+        metadata = {"name": f"debug-{number}", "namespace": NAMESPACE, "labels": labels, "ownerReferences": owners}
+        harness.user_client.create(POD, {"metadata": metadata, "spec": pod["spec"]})
+        await harness.run()
+    assert harness.server.log.reads["GET"] <= 2 * 5, "each ReplicaSet, and the connection Secret"
+    assert harness.resource("cache")["status"]["servers"] == before["status"]["servers"]
+
+
+async def test_servers_stay_those_of_a_deployment_that_was_deleted_without_them(harness: Harness) -> None:
+    """`kubectl delete --cascade=orphan`: the new Deployment adopts the ReplicaSet, and with it the pods."""
+    before = await created(harness)
+    uid = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["uid"]
+    harness.user_client.delete(DEPLOYMENT, NAMESPACE, "cache", propagationPolicy="Orphan")
+    await harness.settle()
+    assert harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["uid"] != uid
+    after = harness.resource("cache")
+    assert (reason(after), after["status"]["servers"]) == ("Ready", before["status"]["servers"])
 
 
 async def warnings(harness: Harness) -> list[str]:
