@@ -45,15 +45,22 @@ class Dependencies:
     Args:
         kinds: kinds whose objects are noted.
         changed: called with the key of a resource after one of its objects changed.
+        leads: whether this replica reconciles a resource: for others it polls nothing.
 
     Attributes:
         are_observed: whether every change is reported within seconds; copies are not used before.
     """
 
-    def __init__(self, kinds: Iterable[Kind], changed: Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        kinds: Iterable[Kind],
+        changed: Callable[[Key], None],
+        leads: Callable[[Key], bool] = lambda _: True,
+    ) -> None:
         self.kinds = tuple(kinds)
         self.are_observed = False
         self._changed = changed
+        self._leads = leads
         self._read: dict[Key, dict[_Name, int]] = {}
         self._readers: dict[_Name, set[Key]] = {}
         self._copies: dict[_Name, bytes] = {}
@@ -118,10 +125,6 @@ class Dependencies:
         """
         self._settled[key] = spec
 
-    def unsettle(self) -> None:
-        """Let every resource read everything again, because another replica may have changed it."""
-        self._settled.clear()
-
     @contextlib.contextmanager
     def noting(self, key: Key, kube: Kube, spec: object = None) -> Iterator[Kube]:
         """Yield a client that notes what it reads: the objects on which the resource depends from now on.
@@ -180,14 +183,18 @@ class Dependencies:
         self._forget(key, set(self._read.get(key, ())))
 
     def forget_all(self, owns: Callable[[Key], bool]) -> None:
-        """Forget the resources that this replica no longer reconciles, so that it reads nothing for them."""
+        """Forget resources, because another replica may have reconciled them."""
         for key in [key for key in {**self._read, **self._settled} if owns(key)]:
             self.forget(key)
 
     def names(self, kind: Kind, namespace: str | None) -> list[tuple[str, str]]:
         """Return namespace and name of every object of a kind to poll, in a namespace or (None) in all."""
         polled = self._readers.keys() - self._own
-        return [(at, name) for of, at, name in polled if of == kind and namespace in (None, at)]
+        return [
+            (at, name)
+            for of, at, name in polled
+            if of == kind and namespace in (None, at) and any(map(self._leads, self._readers[of, at, name]))
+        ]
 
     def note_own(self, name: _Name) -> None:
         """Note that the operator itself writes an object, so that it is not polled."""

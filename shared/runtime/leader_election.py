@@ -197,6 +197,7 @@ class Leadership:
         self.requested = asyncio.Event()
         self._successor = ""  # the replica that requested the Lease
         self._is_requesting = False  # a request of this replica is being written
+        self._is_unbroken = self._continues = False  # no other replica can have led since the former term
         self._report(leads=False)
 
     @property
@@ -209,6 +210,13 @@ class Leadership:
     @property
     def leads(self) -> bool:
         return self._renewed is not None
+
+    def continues(self) -> bool:
+        """Whether no other replica can have led since the former term of this one.
+
+        The Lease named this process when it led again, as after an outage: another holder would have left another name.
+        """
+        return self._continues
 
     @property
     def has_expired(self) -> bool:
@@ -237,6 +245,7 @@ class Leadership:
         """
         try:
             await self._acquire()
+            self._continues, self._is_unbroken = self._is_unbroken, not self._is_shared
             self._report(leads=True)
             self._announce("became leader")
             renewal = asyncio.create_task(self._renew(), name="leadership")
@@ -297,6 +306,8 @@ class Leadership:
         is_current, self._is_current = self._is_current, False  # until the write succeeds
         if not is_current:
             await self._observe()
+        if self._observation is None or self._observation.holder != self._identity:
+            self._is_unbroken = False
         if self._observation and not self._observation.may_be_taken_by(self._identity, self._clock()):
             self._renewed, self._may_hold = None, False
             await self._request()

@@ -128,10 +128,26 @@ class Lane:
         return [key for key in self._cache.keys(self._controller.kind) if self.shard.owns(key)]
 
     async def open(self) -> set[asyncio.Task[None]]:
-        """Reconcile every resource of the shard.
+        """Reconcile every resource of the shard, or continue where the former term ended.
 
-        First those that were changed while no replica led: no event reports them to this one.
+        No other replica led then, and what has changed since is in the queue. Everything else is as this one left it,
+        and to read the Secrets of thousands of resources again right after an outage would be the next burden.
         """
+        if self.queue.is_suspended and self.shard.continues():
+            self.queue.open()
+        else:
+            await self._begin()
+        start, name = self._supervisor.start, self._controller.name
+        tasks = {start(f"{name}-worker-{n}", self._reconciler.work) for n in range(self._workers)}
+        if self._controller.probe is not None:
+            probing = partial(probe_continuously, self._controller, self._cache, self.queue, self.shard.owns)
+            tasks.add(start(f"{name}-probes", probing))
+        return tasks
+
+    async def _begin(self) -> None:
+        """Queue every resource of the shard, first those whose change no event reports, because no replica led."""
+        self.queue.close()
+        self._dependencies.forget_all(self.shard.owns)
         self._reconciler.begin()
         self.queue.open()
         controller = self._controller
@@ -140,16 +156,6 @@ class Lane:
             self.queue.add(key, Priority.BACKGROUND if accessors.is_current(obj) else Priority.SPEC)
             if number % RESOURCES_PER_TURN == 0:
                 await asyncio.sleep(0)
-        start, name = self._supervisor.start, controller.name
-        tasks = {start(f"{name}-worker-{n}", self._reconciler.work) for n in range(self._workers)}
-        if controller.probe is not None:
-            probing = partial(probe_continuously, controller, self._cache, self.queue, self.shard.owns)
-            tasks.add(start(f"{name}-probes", probing))
-        return tasks
-
-    def end(self) -> None:
-        """Forget what only the leader needs."""
-        self._dependencies.forget_all(self.shard.owns)
 
     def resync(self, seconds: float) -> None:
         """Reconcile every resource of the shard within this time."""
@@ -174,14 +180,17 @@ class RunningController:
     ) -> None:
         self.controller = controller
         self.cache = controller.cache(self._add)
-        self.dependencies = Dependencies(controller.reads, self._add)
+        self.dependencies = Dependencies(controller.reads, self._add, lambda key: self._lane_of(key).queue.is_open)
         self.lanes = [lane(self, shard) for shard in shards]
         queue.expose(controller.name, (lane.queue for lane in self.lanes))
 
     def _add(self, key: Key) -> None:
         """Queue a key in the lane of its shard."""
         priority = Priority.SPEC if key in self.cache.outdated else Priority.CHANGE
-        self.lanes[shard_of(key, len(self.lanes))].queue.add(key, priority)
+        self._lane_of(key).queue.add(key, priority)
+
+    def _lane_of(self, key: Key) -> Lane:
+        return self.lanes[shard_of(key, len(self.lanes))]
 
 
 class Process:
@@ -366,7 +375,7 @@ class Process:
         finally:
             requested.cancel()
             for lane in lanes:
-                lane.queue.close()
+                (lane.queue.suspend if lost.done() else lane.queue.close)()
             if not lost.done():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RECONCILE_GRACE_SECONDS):
@@ -374,8 +383,6 @@ class Process:
             await self._end_workers(workers, lost)
             if not lost.done():
                 await self._recorder.flush(EVENT_GRACE_SECONDS)
-        for lane in lanes:
-            lane.end()
         for ended in (lost, *workers):
             if ended.done() and not ended.cancelled():
                 ended.result()

@@ -71,7 +71,7 @@ class Queue:
         self.pace = pace or Pace()
         self.pace.counts.append(lambda: len(self._polled))
         self._failures: dict[Key, int] = {}
-        self._closed = False
+        self._closed = self._suspended = False
         self._turn: float | None = None  # when the first reconcile of this turn of the event loop began
         self._begun = 0  # number of reconciles that began in this turn
         self._idle: deque[asyncio.Future[None]] = deque()  # workers that wait for a key; one is woken for each key
@@ -193,7 +193,7 @@ class Queue:
 
     @property
     def _has_next(self) -> bool:
-        return self._fair.is_ready
+        return not self._suspended and self._fair.is_ready
 
     def _note_slow(self) -> None:
         """Begin to look for slow keys, which no longer hold the slots of other namespaces."""
@@ -250,7 +250,7 @@ class Queue:
 
     @property
     def is_open(self) -> bool:
-        return not self._closed
+        return not self._closed and not self._suspended
 
     def oldest_work(self) -> float:
         """Return the age in seconds of the longest running reconcile."""
@@ -258,16 +258,26 @@ class Queue:
 
     def close(self) -> None:
         """Drop all waiting keys, and accept no more; running reconciles continue."""
-        self._closed = True
+        self._closed, self._suspended = True, False
         for timer in self._timers.values():
             timer.cancel()
         for forgotten in (self._timers, self._polled, self._failures, self._since, self._again):
             forgotten.clear()
         self._fair.clear()
 
+    def suspend(self) -> None:
+        """Let no reconcile begin until `open`, and lose no key: those in process will be reconciled again."""
+        self._suspended = True
+        for key in self._handled:
+            self.add(key)
+
+    @property
+    def is_suspended(self) -> bool:
+        return self._suspended
+
     def open(self) -> None:
-        """Accept keys again after `close`; keys that were added in the meantime are lost."""
-        self._closed = False
+        """Continue after `suspend`, or accept keys again after `close`; keys that were added while closed are lost."""
+        self._closed = self._suspended = False
 
     async def rest(self) -> None:
         """Wait until no key is being processed."""
@@ -282,6 +292,6 @@ class Queue:
 def expose(name: str, queues: Iterable[Queue]) -> None:
     """Expose the gauges of a controller, whose keys are split among several queues."""
     labels, several = {"name": name, "controller": name}, tuple(queues)
-    metrics.QUEUE_DEPTH.labels(**labels).set_function(lambda: sum(map(len, several)))
+    metrics.QUEUE_DEPTH.labels(**labels).set_function(lambda: sum(len(queue) for queue in several if queue.is_open))
     metrics.QUEUE_UNFINISHED.labels(**labels).set_function(lambda: sum(sum(queue.ages()) for queue in several))
     metrics.QUEUE_LONGEST.labels(**labels).set_function(lambda: max(queue.oldest_work() for queue in several))

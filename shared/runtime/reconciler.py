@@ -153,7 +153,6 @@ class Reconciler:
         self._failing_since.clear()
         self._clocks.clear()
         self._executor.conflicts.clear()
-        self._dependencies.unsettle()
         self.certificates.clear()
 
     async def work(self) -> None:

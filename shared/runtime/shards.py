@@ -50,6 +50,7 @@ class Shard:
         term: returns a context that is entered as the leader of the shard.
         permit: called before each act as the leader; raises Unavailable if another replica may lead.
         requested: set while another replica should lead this shard instead; its term should then end.
+        continues: whether the present term continues the former one of this replica (`Leadership.continues`).
     """
 
     index: int = 0
@@ -57,6 +58,7 @@ class Shard:
     term: Term = unopposed
     permit: Permit = always
     requested: asyncio.Event = field(default_factory=asyncio.Event)
+    continues: Callable[[], bool] = lambda: False
 
     def owns(self, key: Key) -> bool:
         return shard_of(key, self.count) == self.index
@@ -108,7 +110,7 @@ class Election:
         self._guard: _Guard | None = None
         if shards == 1:
             alone = candidate(operator, identity)
-            self.shards: tuple[Shard, ...] = (Shard(0, 1, alone.term, alone.permit, alone.requested),)
+            self.shards: tuple[Shard, ...] = (Shard(0, 1, alone.term, alone.permit, alone.requested, alone.continues),)
             return
         balance = _EvenBalance(identity)
         guard = self._guard = _Guard(candidate(operator, f"{shards}-shards", is_shared=True))

@@ -286,7 +286,7 @@ async def test_reconcile_that_changes_something_reads_everything_again(settled: 
 
 
 async def test_another_leader_reads_everything_again(settled: Settled) -> None:
-    settled.dependencies.unsettle()
+    settled.dependencies.forget_all(lambda _: True)
     assert await settled.reconcile() == 1
 
 

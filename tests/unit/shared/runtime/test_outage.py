@@ -13,15 +13,19 @@ from datetime import datetime
 
 import pytest
 
+from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.credentials import Configuration
 from shared.kubernetes.errors import Unavailable
-from shared.kubernetes.kinds import CONFIG_MAP, Key, Kind, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Key, Kind, Obj
 from shared.kubernetes.reachability import INTERVAL_SECONDS, READY, Reachability, Reported
+from shared.kubernetes.transport import Transports
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
+from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.pacing import Pace
 from shared.runtime.plan import Plan
-from shared.runtime.process import Lane, RunningController
+from shared.runtime.process import Lane, Process, RunningController
 from shared.runtime.reflector import Loss
 from shared.runtime.shards import Shard
 from shared.runtime.supervisor import Supervisor
@@ -36,6 +40,13 @@ BOX = Kind("example.com", "v1", "Box", "boxes")
 RESOURCES = 1000
 OUTAGE_SECONDS, MAX_OBSERVED_SECONDS = 60.0, 5.0
 POLL_SECONDS = 20.0
+BOXES = 200
+FLAGS = [
+    "--metrics-bind-address=0",
+    "--health-probe-bind-address=0",
+    "--leader-elect",
+    "--leader-elect-namespace=default",
+]
 RENEWAL = Request("PATCH", "/apis/coordination.k8s.io/v1/namespaces/platform/leases/box-operator")
 FREE = {RENEWAL.path, READY.path}
 """Paths of requests whose number does not depend on that of the resources."""
@@ -55,6 +66,11 @@ class Wire:
         self.is_down = False
         self.hangs = False
         self.requests: list[Request] = []
+
+    @property
+    def reads_of_secrets(self) -> list[str]:
+        """Paths of the Secrets that were read by name."""
+        return [request.path for request in self.requests if "/secrets/" in request.path]
 
     def fail(self) -> None:
         self.is_down = True
@@ -179,6 +195,104 @@ async def test_everything_is_observed_soon_after_an_outage_at_no_cost(hangs: boo
     await asyncio.wait(tasks)
     await world.watch.stop()
     world.lane.queue.close()
+
+
+class Owners:
+    """Processes of an operator of boxes, which elect a leader. Each box has a Secret that the operator made.
+
+    Attributes:
+        observed: boxes that were observed since they were last cleared.
+    """
+
+    def __init__(self, *, may_watch_secrets: bool) -> None:
+        self.server = ApiServer([BOX])
+        self.user = self.server.actor("user")
+        self.observed: set[str] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        if not may_watch_secrets:
+            self.server.faults.answer(403, when=lambda _, path: path.endswith("/secrets"), times=None)
+        for number in range(BOXES):
+            metadata = {"name": f"box-{number}", "namespace": f"shop-{number % 10}"}
+            self.user.create(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {}})
+            box = {"apiVersion": BOX.api_version, "kind": BOX.name, "metadata": metadata, "spec": {}}
+            self.user.create(BOX, box)
+
+    def start(self) -> Wire:
+        """Start a process; return its connection to the API server."""
+        controller: Controller[Obj, None] = Controller(
+            "box-operator", BOX, (CONFIG_MAP,), dict, self._observe, self._plan
+        )
+        served = ServedKind(resource=None, controller=lambda _: controller)  # type: ignore[arg-type]
+        operator = Operator(name="box", kinds=(served,), image_repository="box")
+        wire = Wire(self.server)
+        transports = Transports(wire, wire, wire, wire)
+        options = parse_options("box-operator", "box", FLAGS, {})
+        process = Process(operator, options, transports, Configuration(host="http://api"))
+        self._tasks.append(asyncio.create_task(process.run()))
+        return wire
+
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    def change(self, name: str) -> None:
+        """Change a box as a client that the outage does not concern."""
+        self.user.merge(BOX, "shop-1", name, {"spec": {"size": 2}})
+
+    async def until_observed(self, count: int) -> None:
+        while len(self.observed) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+    async def _observe(self, resource: Obj, _: Cache, kube: Kube) -> None:
+        await kube.get_own(SECRET, resource["metadata"]["namespace"], resource["metadata"]["name"])
+        self.observed.add(resource["metadata"]["name"])
+
+    def _plan(self, _: Obj, __: None, ___: datetime) -> Plan:
+        return Plan((), Verdict(message="All is well."), {})
+
+
+@pytest.mark.parametrize("may_watch_secrets", [False, True], ids=["polls Secrets", "watches Secrets"])
+@in_virtual_time
+async def test_leader_that_leads_again_after_an_outage_reads_no_secret_again(may_watch_secrets: bool) -> None:
+    world = Owners(may_watch_secrets=may_watch_secrets)
+    wire = world.start()
+    await world.until_observed(BOXES)
+    await asyncio.sleep(60)
+    world.observed.clear()
+    wire.fail()
+    await asyncio.sleep(30)
+    world.change("box-1")
+    await asyncio.sleep(30)
+    assert not world.observed, "nothing is decided without the Lease"
+    wire.is_down = False
+    wire.requests.clear()
+    began = asyncio.get_running_loop().time()
+    await world.until_observed(1)
+    assert asyncio.get_running_loop().time() - began <= MAX_OBSERVED_SECONDS
+    await asyncio.sleep(100)
+    assert world.observed == {"box-1"}
+    assert len(wire.reads_of_secrets) <= 2, "the Secret of the box that was changed meanwhile"
+    await world.end()
+
+
+@in_virtual_time
+async def test_leader_observes_everything_if_another_one_led_meanwhile() -> None:
+    world = Owners(may_watch_secrets=False)
+    first = world.start()
+    await world.until_observed(BOXES)
+    second = world.start()
+    await asyncio.sleep(60)
+    for former in (first, second):
+        world.observed.clear()
+        former.fail()
+        await world.until_observed(BOXES)
+        former.is_down = False
+        await asyncio.sleep(30)
+        former.requests.clear()
+        await asyncio.sleep(100)
+        assert not former.reads_of_secrets, "the former leader polls nothing"
+    await world.end()
 
 
 class Flaky:

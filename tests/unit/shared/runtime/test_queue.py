@@ -16,7 +16,7 @@ from shared.runtime.queue import (
     expose,
 )
 
-A, B = Key("default", "a"), Key("default", "b")
+A, B, C = Key("default", "a"), Key("default", "b"), Key("default", "c")
 
 
 @pytest.fixture
@@ -99,6 +99,21 @@ async def test_closed_queue_accepts_and_returns_nothing_and_drops_waiting_keys(q
     queue.open()
     queue.add(B)
     assert await queue.get() == B
+
+
+async def test_suspended_queue_returns_nothing_and_loses_no_key(queue: Queue) -> None:
+    for key in (A, B):
+        queue.add(key)
+    in_process = await queue.get()
+    queue.suspend()
+    queue.add_after(C, 0)
+    queue.done(in_process)  # its worker is cancelled
+    await asyncio.sleep(0)
+    assert not queue.is_open
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(queue.get(), 0.02)
+    queue.open()
+    assert {await queue.get() for _ in range(3)} == {A, B, C}
 
 
 async def test_rest_returns_when_all_processed_keys_are_done(queue: Queue) -> None:
