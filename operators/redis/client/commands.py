@@ -23,6 +23,7 @@ from operators.redis.client.errors import (
     RedisError,
     Refused,
     Unreachable,
+    reads_replies,
 )
 from operators.redis.client.handshake import Handshakes
 from operators.redis.client.key_counts import count_hidden, count_keys
@@ -318,6 +319,7 @@ class Configure(NodeCall):
 
     settings: Mapping[str, str] = field(repr=False)
 
+    @reads_replies
     async def apply(self, server: Server, _: NodeReport, /) -> None:
         for name, value in self.settings.items():
             if (await server.execute("CONFIG", "GET", name))[1:] != [value]:
@@ -341,6 +343,7 @@ class ApplyDirective(NodeCall):
     value: str = field(repr=False)
     engine: Engine
 
+    @reads_replies
     async def apply(self, server: Server, _: NodeReport, /) -> None:
         try:
             await server.execute("CONFIG", "SET", self.name, self.value)

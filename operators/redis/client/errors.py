@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+from operators.redis.client.responses import MALFORMED
 from shared.runtime.errors import DatabaseError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class RedisError(DatabaseError):
@@ -59,6 +65,28 @@ def sure(answer: Any) -> Any:
     if isinstance(answer, Refused):
         raise answer
     return answer
+
+
+def reads_replies(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let a function that parses replies raise Unreachable for those that no node sends.
+
+    Without TLS, another process may have got the address of a node since it was inspected. The function does nothing
+    but send commands and parse their replies: an error of its own would be taken for one of the server.
+    """
+
+    @wraps(function)
+    async def read(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await function(*args, **kwargs)
+        except MALFORMED as error:
+            raise no_node(error) from None
+
+    return read
+
+
+def no_node(error: Exception) -> Unreachable:
+    """Return the error about replies that are not those of a node, which may be of any length."""
+    return Unreachable(f"The server at the address is not a Redis or Valkey cluster node: {repr(error)[:200]}.")
 
 
 class Denied(Refused):

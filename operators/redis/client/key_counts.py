@@ -8,7 +8,7 @@ Source: clusterCommand in src/cluster.c of Valkey 9.0; tested with Valkey 9.1.2.
 from __future__ import annotations
 
 from operators.redis.api.engine_versions import Engine, features
-from operators.redis.client.errors import sure
+from operators.redis.client.errors import reads_replies, sure
 from operators.redis.client.responses import NodeReport, mapping
 from operators.redis.client.server import Command, Server
 from operators.redis.slots.hash_slots import Slots
@@ -17,6 +17,7 @@ DATABASES = "cluster-databases"
 """Directive with the number of databases; servers without it have one. A running server does not change it."""
 
 
+@reads_replies
 async def count_databases(server: Server) -> int:
     """Return the number of databases of a node.
 
@@ -26,6 +27,7 @@ async def count_databases(server: Server) -> int:
     return int(mapping(await server.execute("CONFIG", "GET", DATABASES)).get(DATABASES, 1))
 
 
+@reads_replies
 async def count_keys(server: Server, slots: Slots) -> list[int]:
     """Return the number of keys of each slot that a node has.
 
@@ -39,6 +41,7 @@ async def count_keys(server: Server, slots: Slots) -> list[int]:
     return [sum(int(sure(answer)) for answer in answers[at :: len(counts) + 1]) for at in range(len(counts))]
 
 
+@reads_replies
 async def count_hidden(server: Server, report: NodeReport) -> int:
     """Return how many keys a node has that it counts for no slot.
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from operators.redis.client import responses
-from operators.redis.client.errors import Unreachable, sure
+from operators.redis.client.errors import no_node, sure
 from operators.redis.client.key_counts import count_keys
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import REPLICATION_USER, Command, Server
@@ -60,7 +60,7 @@ def report_of(found: Sequence[Any]) -> NodeReport:
     try:
         return responses.report_of(*found[: len(COMMANDS)], settings=found[len(COMMANDS) :])
     except responses.MALFORMED as error:
-        raise _no_node(error) from None
+        raise no_node(error) from None
 
 
 async def count_strays(server: Server, report: NodeReport, suspected: Slots) -> NodeReport:
@@ -74,14 +74,6 @@ async def count_strays(server: Server, report: NodeReport, suspected: Slots) -> 
     counted = (suspected | Slots.of(*report.me.importing)) - report.me.slots
     if not counted or report.me.is_replica:
         return report
-    try:
-        found = await count_keys(server, counted)
-        strays = {slot: count for slot, count in zip(counted, found, strict=True) if count}
-    except responses.MALFORMED as error:
-        raise _no_node(error) from None
+    found = await count_keys(server, counted)
+    strays = {slot: count for slot, count in zip(counted, found, strict=True) if count}
     return dataclasses.replace(report, strays=strays)
-
-
-def _no_node(error: Exception) -> Unreachable:
-    """Return the error about replies that are not those of a node, which may be of any length."""
-    return Unreachable(f"The server at the address is not a Redis or Valkey cluster node: {repr(error)[:200]}.")

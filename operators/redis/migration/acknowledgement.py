@@ -13,7 +13,7 @@ Source: https://redis.io/docs/latest/commands/wait/; `woff` in server.c of Redis
 
 from __future__ import annotations
 
-from operators.redis.client.errors import Refused, TargetFull, TargetNotReplicating, sure
+from operators.redis.client.errors import Refused, TargetFull, TargetNotReplicating, reads_replies, sure
 from operators.redis.client.responses import Facts, own_followers, parse_followers
 from operators.redis.client.server import Command
 from operators.redis.migration.participants import End
@@ -65,6 +65,7 @@ def require_replica(target: End, facts: Facts) -> None:
     )
 
 
+@reads_replies
 async def await_replica(target: End) -> None:
     """Wait until a replica of the target has all its present keys; return at once if the target has no replica.
 

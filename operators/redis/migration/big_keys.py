@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from operators.redis.client.errors import Refused, sure
+from operators.redis.client.errors import Refused, reads_replies, sure
 from operators.redis.client.responses import mapping
 from operators.redis.client.server import Command, Server
 from operators.redis.migration.participants import End
@@ -59,6 +59,7 @@ async def extended_timeouts(ends: Iterable[End], target: End, size: int) -> Asyn
             await asyncio.gather(*(_restore(end, former) for end, former in before))
 
 
+@reads_replies
 async def _settings(end: End, names: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in names:

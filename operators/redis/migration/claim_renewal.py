@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 
-from operators.redis.client.errors import Loading, Unreachable
+from operators.redis.client.errors import Loading, Unreachable, reads_replies
 from operators.redis.client.responses import NodeReport, mapping, parse_nodes
 from operators.redis.migration.participants import End
 from operators.redis.slots.hash_slots import Slots
@@ -57,7 +57,7 @@ async def renew_claims(source: End, target: End, patience: float) -> None:
         )
     importing = at_target.me.importing
     slot = next(iter(claimed - Slots.of(*importing) or claimed))
-    coverage = mapping(await target.server.execute("CONFIG", "GET", FULL_COVERAGE)).get(FULL_COVERAGE)
+    coverage = await _coverage(target)
     if coverage == "yes":  # the target would reject all commands of clients without an owner of the slot
         await target.server.execute("CONFIG", "SET", FULL_COVERAGE, "no")
     await target.server.execute("CLUSTER", "DELSLOTS", slot)
@@ -91,6 +91,13 @@ async def _await_claim(source: End, target: End, slot: int, patience: float) -> 
         )
 
 
+@reads_replies
+async def _coverage(end: End) -> str | None:
+    """Return whether a node requires that every slot has an owner: `yes` or `no`."""
+    return mapping(await end.server.execute("CONFIG", "GET", FULL_COVERAGE)).get(FULL_COVERAGE)
+
+
+@reads_replies
 async def _table(end: End) -> NodeReport:
     """Return the present table of a node, without its other facts."""
     return NodeReport(id=end.id, nodes=parse_nodes(await end.server.execute("CLUSTER", "NODES")))

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from operators.redis.client.errors import RedisError, Refused, SlotStuck, TargetNotReplicating
+from operators.redis.client.errors import RedisError, Refused, SlotStuck, TargetNotReplicating, reads_replies
 from operators.redis.client.server import Access, Connect, Endpoint
 from operators.redis.migration import functions, server_side
 from operators.redis.migration.big_keys import NODE_TIMEOUT
@@ -164,6 +164,7 @@ class _Call:
             yield [*ends.of.values()]
 
 
+@reads_replies
 async def _node_timeout(end: End) -> float:
     """Return the node timeout in seconds."""
     try:

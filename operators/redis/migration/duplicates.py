@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from operators.redis.client.errors import Refused, Unreachable, sure
+from operators.redis.client.errors import Refused, Unreachable, reads_replies, sure
 from operators.redis.client.server import Command, Server
 from operators.redis.migration.participants import End
 from operators.redis.slots.slot_planner import Doubt
@@ -136,6 +136,7 @@ async def remove_late(source: End, target: End, doubts: Mapping[bytes, str], pat
         await asyncio.sleep(_RETRY_SECONDS)
 
 
+@reads_replies
 async def remove_recorded(source: End, target: End, doubts: Iterable[Doubt]) -> None:
     """Do the same for an earlier process of the operator: it may have ended during a MIGRATE.
 
@@ -165,6 +166,7 @@ async def discard(target: Server, copies: Mapping[bytes, str]) -> None:
         sure(answer)
 
 
+@reads_replies
 async def _end_transfers(target: Server, source: End, *, also_of_others: bool = False) -> None:
     """Close the connections of MIGRATE from a source: what they sent and was not executed is dropped.
 

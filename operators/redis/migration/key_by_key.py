@@ -42,7 +42,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from operators.redis.client.errors import Loading, Refused, SlotStuck, TargetFull, TargetNotReplicating, sure
+from operators.redis.client.errors import Loading, Refused, SlotStuck, TargetFull, TargetNotReplicating, no_node, sure
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Command
 from operators.redis.lifecycles import SLOT, SlotEvent, SlotState
@@ -247,7 +247,7 @@ class KeyByKeyPath:
         for slot, answer in zip(giving, replies, strict=False):
             self._record_failure(slot, answer)
         listed = zip(slots, replies[len(giving) :], strict=True)
-        return {slot: sure(keys) for slot, keys in listed if slot not in self.stuck}
+        return {slot: _keys(reply) for slot, reply in listed if slot not in self.stuck}
 
     async def _empty(self, rest: dict[int, list[bytes]]) -> None:
         """Move keys until time is up, and hand over the slots without keys.
@@ -306,10 +306,10 @@ class KeyByKeyPath:
         listed: dict[int, list[bytes]] = {slot: [] for slot in done if slot in empty}
         if left := [slot for slot in done if slot not in empty]:
             keys_left = await self.source.server.pipe([*map(self._list_command, left)])
-            listed |= {slot: sure(keys) for slot, keys in zip(left, keys_left, strict=True)}
+            listed |= {slot: _keys(reply) for slot, reply in zip(left, keys_left, strict=True)}
         for (slot, keys), reply in zip(moving.items(), replies[::2], strict=True):
             if not await self._judge(slot, keys, reply, listed.get(slot)):
-                (listed[slot],) = map(sure, await self.source.server.pipe([self._list_command(slot)]))
+                (listed[slot],) = map(_keys, await self.source.server.pipe([self._list_command(slot)]))
         return listed
 
     async def _send(
@@ -522,6 +522,18 @@ class KeyByKeyPath:
             *(("AUTH", password) if password else ()),
             *("KEYS", *keys),
         )
+
+
+def _keys(reply: Any) -> list[bytes]:
+    """Return the keys in a reply to CLUSTER GETKEYSINSLOT.
+
+    Raises:
+        RedisError: the reply is an error, or not one of a node.
+    """
+    keys = sure(reply)
+    if not isinstance(keys, list) or not all(isinstance(key, bytes) for key in keys):
+        raise no_node(TypeError("CLUSTER GETKEYSINSLOT returned no list of keys"))
+    return keys
 
 
 def slot_state(slot: int, source: NodeReport, target: NodeReport) -> SlotState:

@@ -109,7 +109,7 @@ class End:
         server = self.connect(self.endpoint, self.access)
         try:
             if (found := await server.execute("CLUSTER", "MYID")) != self.id:
-                raise Unreachable(f"{self.name} is no longer node {self.id}: found {found} at its address.")
+                raise Unreachable(f"{self.name} is no longer node {self.id}: found {found!s:.60} at its address.")
             yield server
         finally:
             await server.aclose()

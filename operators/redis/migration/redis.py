@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from operators.redis.client.errors import reads_replies
 from operators.redis.client.responses import mapping
 from operators.redis.migration.participants import End
 from operators.redis.migration.server_side import Job, MigrationPath
@@ -24,6 +25,7 @@ class RedisImport:
     end: End
     cancels_one: ClassVar[bool] = True
 
+    @reads_replies
     async def jobs(self) -> Sequence[Job]:
         answer = await self.end.server.execute("CLUSTER", "MIGRATION", "STATUS", "ALL")
         return [

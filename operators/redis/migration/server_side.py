@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import ClassVar, Protocol
 
-from operators.redis.client.errors import SlotStuck
+from operators.redis.client.errors import SlotStuck, reads_replies
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.migration.acknowledgement import await_replica
 from operators.redis.migration.journal import Journal
@@ -178,6 +178,7 @@ async def _cancel_unplanned(
             raise _stuck(job, paths, MAX_TRIES)
 
 
+@reads_replies
 async def _require_patience(mover: Mover, own: Sequence[Job], path: MigrationPath) -> None:
     """Check that the last job of a path was not cancelled, or long enough ago.
 

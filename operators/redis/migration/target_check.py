@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.redis.client import responses
-from operators.redis.client.errors import SlotStuck, TargetFull, Unreachable
+from operators.redis.client.errors import SlotStuck, TargetFull, Unreachable, reads_replies
 from operators.redis.client.key_counts import DATABASES, count_databases
 from operators.redis.client.responses import Facts
 from operators.redis.migration import acknowledgement
@@ -28,6 +28,7 @@ async def require_one_database(*ends: End) -> None:
         )
 
 
+@reads_replies
 async def require_target(source: End, target: End, slots: int, *, acknowledge: bool) -> None:
     """Check that a target can receive slots now.
 

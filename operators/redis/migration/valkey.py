@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
-from operators.redis.client.errors import Refused
+from operators.redis.client.errors import Refused, reads_replies
 from operators.redis.client.responses import mapping
 from operators.redis.migration.participants import End
 from operators.redis.migration.server_side import Job, MigrationPath
@@ -26,6 +26,7 @@ class ValkeyMigrateSlots:
     end: End
     cancels_one: ClassVar[bool] = False
 
+    @reads_replies
     async def jobs(self) -> Sequence[Job]:
         answer = await self.end.server.execute("CLUSTER", "GETSLOTMIGRATIONS")
         return [
