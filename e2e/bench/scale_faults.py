@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import ssl
 import threading
@@ -14,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from e2e.bench.measures import percentile
 from e2e.bench.scale_measures import Neighbours, Outage
 from e2e.bench.scale_replicas import Replica
-from e2e.bench.scale_trials import FAILING, POLICY_SECONDS, REFUSAL, Fleet, reported, world
+from e2e.bench.scale_trials import FAILING, POLICY_SECONDS, REFUSAL, SERVER_PORT, Fleet, reported, world
 from e2e.bench.timed_operator import QUEUE_DEPTH, RECONCILES, REQUESTS, WATCH_SYNCED
 from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.machine.network import free_ports
@@ -28,6 +29,12 @@ SHOPS = tuple(f"shop-{number}" for number in range(10))
 """Namespaces of the other resources."""
 
 WEBHOOK_SECONDS = 10
+HUNG_ADDRESS = "127.83.0.1"
+"""Address of the servers that do not answer: one of this machine that nothing else uses."""
+
+Begin = Callable[[int], None]
+"""Lets the problem begin of a number of resources that exist by now."""
+
 QUIET_SECONDS = 30.0
 """Seconds after an outage in which requests are counted."""
 
@@ -53,8 +60,9 @@ def measure_neighbours(problem: str, count: int, others: int, seconds: float) ->
         fleet.create_in(SHOPS, others, "r")
         _rested(leader, fleet, others)
         alone = _percentiles(fleet.changes(seconds))
-        with PROBLEMS[problem](plane, fleet):
+        with PROBLEMS[problem](plane, fleet) as begin:
             fleet.create_in([NEIGHBOUR], count, FAILING)
+            begin(count)
             among = _percentiles(fleet.changes(seconds))
     return Neighbours(problem, count, alone, among)
 
@@ -90,19 +98,12 @@ def measure_outage(count: int, seconds: float) -> Outage:
 
 
 @contextmanager
-def _slow_webhook(plane: ControlPlane, fleet: Fleet) -> Iterator[None]:
+def _slow_webhook(plane: ControlPlane, fleet: Fleet) -> Iterator[Begin]:
     """Let a webhook admit every write to the namespace, after `WEBHOOK_SECONDS`."""
     (port,) = free_ports(1)
     pair = plane.authority.issue("slow-webhook", "slow-webhook", hosts=["127.0.0.1"])
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(pair.certificate, pair.key)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    serving = asyncio.run_coroutine_threadsafe(
-        asyncio.start_server(_hang, "127.0.0.1", port, ssl=context, backlog=4096), loop
-    )
-    serving.result(10)
     bundle = b64encode(plane.authority.pair.certificate.read_bytes()).decode()
     rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["*/*"]}
     webhook = {
@@ -123,13 +124,40 @@ def _slow_webhook(plane: ControlPlane, fleet: Fleet) -> Iterator[None]:
         _WEBHOOK,
         {"apiVersion": _WEBHOOK.api_version, "kind": _WEBHOOK.name, "metadata": metadata, "webhooks": [webhook]},
     )
-    time.sleep(POLICY_SECONDS)
+    with _hanging("127.0.0.1", port, context):
+        time.sleep(POLICY_SECONDS)
+        yield _begun
+
+
+@contextmanager
+def _hung_databases(_: ControlPlane, fleet: Fleet) -> Iterator[Begin]:
+    """Let each resource have a ready server that accepts connections, and answers nothing.
+
+    Its version is inspected until it is known, so that each reconcile waits for it as long as the operator waits.
+    """
+    with _hanging(HUNG_ADDRESS, SERVER_PORT):
+        yield lambda count: fleet.add_servers(NEIGHBOUR, count, HUNG_ADDRESS)
+
+
+@contextmanager
+def _hanging(address: str, port: int, tls: ssl.SSLContext | None = None) -> Iterator[None]:
+    """Accept connections, and answer nothing."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    opening = asyncio.start_server(_hang, address, port, ssl=tls, backlog=4096)
+    server = asyncio.run_coroutine_threadsafe(opening, loop).result(10)
     try:
         yield
     finally:
+        loop.call_soon_threadsafe(server.close)
         asyncio.run_coroutine_threadsafe(_end_connections(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
+
+
+def _begun(_: int) -> None:
+    """Do nothing: the problem has begun with the resources."""
 
 
 async def _end_connections() -> None:
@@ -140,26 +168,26 @@ async def _end_connections() -> None:
 
 
 async def _hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer nothing: the API server continues after the timeout of the webhook."""
-    try:
+    """Answer nothing: the client continues after its timeout."""
+    with contextlib.suppress(asyncio.CancelledError):  # at the end of the problem
         await asyncio.sleep(2 * WEBHOOK_SECONDS)
-    finally:
-        writer.close()
+    writer.close()
 
 
 @contextmanager
-def _refused(_: ControlPlane, fleet: Fleet) -> Iterator[None]:
+def _refused(_: ControlPlane, fleet: Fleet) -> Iterator[Begin]:
     """Let the API server refuse the Services of the resources, so that they fail and are retried."""
     for kind, spec in REFUSAL:
         metadata = {"name": "bench-refusal"}
         fleet.apply(kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec})
     time.sleep(POLICY_SECONDS)
-    yield
+    yield _begun
 
 
-PROBLEMS: dict[str, Callable[[ControlPlane, Fleet], AbstractContextManager[None]]] = {
+PROBLEMS: dict[str, Callable[[ControlPlane, Fleet], AbstractContextManager[Begin]]] = {
     "each write takes 10 s": _slow_webhook,
     "they fail": _refused,
+    "their databases do not answer": _hung_databases,
 }
 
 

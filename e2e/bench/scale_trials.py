@@ -27,17 +27,22 @@ from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from operators import installed
+from operators.memcached.replica_sets import TEMPLATE_HASH
 from shared.kubernetes.client import Kube, Request
 from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.errors import KubeError
-from shared.kubernetes.kinds import EVENT, Kind, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, EVENT, POD, REPLICA_SET, Kind, Obj
 from shared.kubernetes.transport import UNLIMITED, HttpTransport
 from shared.runtime.install import install_crds
+from shared.testing.kubelet.replicas import reference, replica
 
 NAMESPACE_KIND = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 
 CREATORS = 64
 """Connections that create resources."""
+
+SERVER_PORT = 11211
+"""Port of the servers of a Memcached, unless its spec names another one."""
 
 CHANGES_PER_SECOND = 20
 POLICY_SECONDS = 5.0
@@ -150,6 +155,14 @@ class Fleet:
         names = {f"{prefix}-{number:05}": namespaces[number % len(namespaces)] for number in range(count)}
         self._call(self._create(names)).result(600)
 
+    def add_servers(self, namespace: str, count: int, address: str) -> None:
+        """Give each Memcached of a namespace a ready server at an address, as Kubernetes would.
+
+        Args:
+            count: number of resources, whose Deployments are awaited.
+        """
+        self._call(self._add_servers(namespace, count, address)).result(600)
+
     def apply(self, kind: Kind, obj: Obj) -> None:
         """Apply an object of another kind."""
         self._call(self._kube.apply(kind, obj)).result(60)
@@ -239,6 +252,19 @@ class Fleet:
             took, _ = await client.send(sent)
         return took
 
+    async def _add_servers(self, namespace: str, count: int, address: str) -> None:
+        found: list[Obj] = []
+        while len(found) < count:
+            await asyncio.sleep(0.5)
+            found = (await self._kube.list(DEPLOYMENT, namespace))["items"]
+        limit = asyncio.Semaphore(CREATORS)
+
+        async def add(deployment: Obj) -> None:
+            async with limit:
+                await _add_server(self._kube, deployment, address)
+
+        await asyncio.gather(*map(add, found))
+
     async def _change(self, name: str) -> tuple[int, float]:
         first, second = CHANGES[self._operator]
         current = await self._kube.get(self.kind, self._namespaces[name], name)
@@ -262,6 +288,44 @@ class Fleet:
                 await asyncio.sleep(max(0.0, began + number / CHANGES_PER_SECOND - loop.time()))
                 group.create_task(one(name))
         return latencies
+
+
+async def _add_server(kube: Kube, deployment: Obj, address: str) -> None:
+    """Create the ReplicaSet of a Deployment, and one ready pod of it."""
+    metadata, template = deployment["metadata"], deployment["spec"]["template"]
+    name, labels = f"{metadata['name']}-bench", {**template["metadata"]["labels"], TEMPLATE_HASH: "bench"}
+    replica_set = {
+        "metadata": {
+            "name": name,
+            "namespace": metadata["namespace"],
+            "labels": labels,
+            "ownerReferences": [reference(deployment, DEPLOYMENT)],
+        },
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": template | {"metadata": template["metadata"] | {"labels": labels}},
+        },
+    }
+    owner = await kube.create(REPLICA_SET, replica_set)
+    pod = replica(owner, REPLICA_SET, f"{name}-0", {})
+    await kube.create(POD, pod)
+    container = template["spec"]["containers"][0]
+    ready = {
+        "name": container["name"],
+        "image": container["image"],
+        "imageID": f"bench@sha256:{'0' * 64}",
+        "ready": True,
+    }
+    ready |= {"restartCount": 0, "started": True, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    status = {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [ready],
+    }
+    await kube.merge(POD, metadata["namespace"], f"{name}-0", {"status": status}, subresource="status")
 
 
 def measure(operator: str, count: int, seconds: float, note: Callable[[str], None], *, failing: int = 0) -> Scale:
