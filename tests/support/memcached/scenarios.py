@@ -70,7 +70,10 @@ class Servers(Fleet):
     violations: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.volumes = lambda address: self.secrets.get(address, {})
+        self.volumes = self._mounted_at  # a method, so that the fork of a world has that of its own servers
+
+    def _mounted_at(self, address: str) -> Mapping[str, Mapping[str, str]]:
+        return self.secrets.get(address, {})
 
     def state(self) -> Any:
         return None
