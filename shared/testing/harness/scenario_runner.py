@@ -10,7 +10,7 @@ from datetime import timedelta
 from http import HTTPStatus
 
 from shared.kubernetes.errors import AlreadyExists, Conflict, NotFound
-from shared.kubernetes.kinds import DISRUPTION_BUDGET, EVENT
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, EVENT, Kind, Obj
 from shared.runtime.steady_clock import SteadyClock
 from shared.testing.api_server.server import ApiServer
 from shared.testing.faults import CALL, Crash
@@ -82,6 +82,11 @@ class World:
         self._before = len(self.server.watches.history)
         self.server.log.reset()
 
+    @property
+    def history(self) -> list[tuple[Kind, Obj]]:
+        """Every change since the steps began, in order."""
+        return self.server.watches.history[self._before :]
+
     def operator(self, view: View | None = None) -> Harness:
         """Start a process of the operator."""
         controller = self.subject.controller(self.database)
@@ -123,7 +128,7 @@ class World:
         objects = tuple((kind, obj) for kind, obj in self.server.objects() if kind != EVENT)
         counts = Counter(
             Operation(_VERBS[event["type"]], ObjectName.of(kind, event["object"]), own=False)
-            for kind, event in self.server.watches.history[self._before :]
+            for kind, event in self.history
             if event["type"] in _VERBS and kind != EVENT
         )
         for write in self.server.log.writes(changed=True):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from shared.kubernetes.errors import KubeError
 from shared.runtime import reconciler
 from shared.testing.harness.disturbance import Disturbance, Overwritten
+from shared.testing.harness.flapping import flaps
 from shared.testing.harness.outcome import HISTORY
 from shared.testing.harness.reference_run import ReferenceRun, panics
 from shared.testing.harness.scenario import Scenario, Subject, Unsafe
@@ -28,6 +29,7 @@ class Oracle(enum.Enum):
     SAFE = "no operation may put data at risk"
     REST = "the run must complete with operator and workloads settled"
     STILL = "a settled operator must not write"
+    FLAPPING = "a message or reason must not leave and come back while nothing else changes"
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ async def _check_run(course: ReferenceRun, disturbance: Disturbance, nth: int) -
                 lines = course.reference.miscounts(outcome, inexact=inexact, at_most=at_most)
                 failed.append((Oracle.COUNTS, lines))
             failed.append((Oracle.STILL, await _writes_at_rest(play)))
+            failed.append((Oracle.FLAPPING, list(flaps(play.stage.kind, play.world.history))))
         except KubeError as error:
             failed.append((Oracle.END, [f"a step of the scenario failed: {error}"]))
         except Overwritten as error:

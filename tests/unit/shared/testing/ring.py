@@ -248,6 +248,19 @@ class ReportsProcess(RingOperator):
 
 
 @dataclass
+class Alternates(RingOperator):
+    """Reports two reasons in turn before it adds members."""
+
+    reconciles: int = 0
+
+    def keep_members(self, ring: Ring, seen: Observed, now: datetime) -> Step:
+        self.reconciles += 1
+        if len(seen.members) < ring.size and self.reconciles < 6:
+            return Step.wait(Reason("Odd" if self.reconciles % 2 else "Even"), "checking", requeue=1.0)
+        return super().keep_members(ring, seen, now)
+
+
+@dataclass
 class CountsReconciles(RingOperator):
     """Records the number of its reconciles."""
 

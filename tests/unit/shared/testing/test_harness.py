@@ -78,6 +78,7 @@ async def test_correct_operator_passes(scenario: Scenario, disturbance: Disturba
         (ring.DeletesAtStart, CREATE, "crash after a write", Oracle.COUNTS),
         (ring.ReportsProcess, CREATE, "all events late", Oracle.STILL),
         (ring.FailsOnForeignStatus, CREATE, "crash after a write", Oracle.DEFECT),
+        (ring.Alternates, CREATE, "all events late", Oracle.FLAPPING),
     ],
 )
 async def test_faulty_operator_is_caught(
