@@ -110,8 +110,7 @@ def play(plane: ControlPlane, subject: Subject, leaves: Sequence[Leaf], draw: Dr
         start = partial(Run, plane, cast=subject.cast, live=CachedServer)
         run = start()
         try:
-            compared = None if runs_pods else start
-            batch = Batch(subject, run, group, seed=seeds.seed(), draw=draw, runs_pods=runs_pods, start=compared)
+            batch = Batch(subject, run, group, seed=seeds.seed(), draw=draw, runs_pods=runs_pods, start=start)
             batch.play()
             played += batch.trials
         finally:
@@ -159,7 +158,7 @@ def test_objects_get_the_owners_that_those_of_a_new_resource_have(plane: Control
 
 
 @pytest.mark.weekly
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_edits_of_all_leaves_are_applied_or_explained(plane: ControlPlane, kind: str) -> None:
     subject = SUBJECTS[kind]

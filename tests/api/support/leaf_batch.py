@@ -112,6 +112,7 @@ class Subject:
         provoked: acts that make a leaf show, by its path: they run each time before the evidence is taken.
         immutable: leaves whose values the API server does not allow to change.
         unseen: leaves without an effect that this test can observe, with the reason.
+        lasting: leaves after whose edit a resource rightly differs from a new one of the same spec, with the reason.
     """
 
     api: Resource
@@ -129,6 +130,7 @@ class Subject:
     provoked: dict[str, Callable[[Run, str], None]] = field(default_factory=dict)
     immutable: tuple[str, ...] = ()
     unseen: dict[str, str] = field(default_factory=dict)
+    lasting: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def leaves(self) -> list[Leaf]:
@@ -224,7 +226,7 @@ class Batch:
 
     Args:
         start: starts an operator in another namespace, for new resources with which edited ones are compared; None to
-            compare none. What runs in pods has a history, such as the members of an etcd cluster.
+            compare none.
     """
 
     def __init__(
@@ -324,7 +326,9 @@ class Batch:
         for name, (trial, spec) in specs.items():
             if trial.is_changed:
                 self._judge(trial, spec, seen[name])
-        self._compare({name: each for name, each in specs.items() if _is_comparable(*each)}, seen)
+        lasting = self.subject.lasting
+        compared = {name: each for name, each in specs.items() if each[0].leaf.path not in lasting}
+        self._compare({name: each for name, each in compared.items() if _is_comparable(*each)}, seen)
         self._revert(specs)
 
     def _judge(self, trial: Trial, spec: Obj, seen: Evidence) -> None:

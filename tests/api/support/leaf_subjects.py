@@ -17,6 +17,7 @@ from operators.etcd.api.arguments import ACCEPTED as ETCD_ARGUMENT
 from operators.etcd.api.arguments import absent
 from operators.etcd.api.versions import Version
 from operators.etcd.objects import names
+from operators.etcd.steps import provisioning as etcd_provisioning
 from operators.memcached.api import resource as memcached
 from operators.memcached.api.reserved_flags import VALUED
 from operators.redis import operator as redis_registry
@@ -25,6 +26,7 @@ from operators.redis.api.node_entries import is_node
 from operators.redis.objects.names import READ_ONCE
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.objects.redis_conf import WITHDRAWN
+from operators.redis.steps import provisioning as redis_provisioning
 from shared.api.schedule import last_due
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, Obj
 from shared.runtime.operator import Operator, ServedKind
@@ -173,6 +175,7 @@ UNCHANGEABLE = {
 PROTECTION = "an admission policy reads it when the resource is deleted: tests/api/charts/test_deletion_protection.py"
 TOKEN = "a token that the status names after a loss; before that, it means nothing: {}"
 KEPT = "volumes keep their class when the field is removed: tests/unit/shared/steps/test_modify_volumes.py"
+VOLUME_SIZE = "volumes cannot shrink, and one whose amount is only written otherwise is not changed"
 MOVES = (
     "read when slots move to a new primary; nothing shows in a cluster at rest: tests/unit/redis/steps/test_scaling.py"
 )
@@ -223,7 +226,9 @@ SUBJECTS = {
                 st.integers(FREE[True] + 1, 99) if before <= 45 else st.integers(1, FREE[False])
             ),
         },
-        history=(names.MEMBER_ID,),  # a member that is added again has another id
+        # A member that is added again has another id and volume; claims record the last growth that was refused.
+        history=(names.MEMBER_ID, names.VOTERS, "volumeName", etcd_provisioning.REFUSAL),
+        lasting={"storage.size": VOLUME_SIZE},
         with_pods=("size", "storage.", "version", "auth.", "backup.", "connectionSecret", "defragmentation."),
         immutable=("storage.medium", "storage.storageClassName", "tls.mode"),
         unseen={
@@ -280,7 +285,8 @@ SUBJECTS = {
             "pod[].monitorImage": {"metrics": {"enabled": True}, "pod": [{"monitorImage": "exporter:1"}]},
             "replicasPerMaster": {"replicas": 6, "replicasPerMaster": 1},
         },
-        history=(READ_ONCE, TEMPLATE, WITHDRAWN),
+        history=(READ_ONCE, TEMPLATE, WITHDRAWN, redis_provisioning.REFUSAL),
+        lasting={"storage.size": VOLUME_SIZE},
         # The last three: what is missing or refused is reported once nodes run.
         with_pods=("replicas", "storage.", "nodesInConditions", "auth.secretName", "config", "pod[].configmap"),
         immutable=("storage.storageClassName", "tls.mode", "pod[].volumes."),

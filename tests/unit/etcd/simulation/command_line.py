@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from operators.etcd.api.versions import Version
+from operators.etcd.api.versions import FORM, Version
 from shared.kubernetes.kinds import Obj
+from tests.support.etcd.cases import VERSION
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Command:
 
     @property
     def version(self) -> Version:
-        return Version.parse(self.image.rpartition(":")[2])
+        return _version(self.image)
 
 
 def command(pod: Obj, claims: Mapping[str, Obj]) -> Command | None:
@@ -88,7 +89,13 @@ def _refusal(flags: Mapping[str, str]) -> str:
 
 def _snapshot_count(image: str) -> int:
     """Return the default of --snapshot-count (DefaultSnapshotCount in server.go, embed/config.go)."""
-    return 100_000 if Version.parse(image.rpartition(":")[2]) < Version(3, 6, 0) else 10_000
+    return 100_000 if _version(image) < Version(3, 6, 0) else 10_000
+
+
+def _version(image: str) -> Version:
+    """Return the version of the program in an image; that of the cases if the tag is private."""
+    tag = image.rpartition(":")[2]
+    return Version.parse(tag if re.fullmatch(FORM, tag) else VERSION)
 
 
 def _expanded(text: str, known: Mapping[str, str]) -> str:
