@@ -89,10 +89,12 @@ class Certificates(ABC):
             file: PEM certificates of the authorities.
 
         Raises:
-            ValueError: the certificates cannot be parsed.
+            ValueError: the certificates cannot be parsed, or are too many: each new serving certificate loads them.
             OSError: the file cannot be read.
         """
         authorities = file.read_text()
+        if excess := certs.excess_of(authorities):
+            raise ValueError(f"{file} has {excess}.")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = ssl.CERT_REQUIRED
         context.sni_callback = self._choose

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import inspect
 import re
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from operators.etcd.client import gateway
 from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.server import Access as EtcdAccess
+from operators.etcd.client.server import Alarm
 from operators.etcd.client.server import Endpoint as Member
 from operators.memcached.client import attestation
 from operators.memcached.client import server as memcached
@@ -64,10 +67,61 @@ def answering(reply: bytes, times: int = 1) -> Iterator[int]:
 # Each operator: what it requests of a server, and hostile replies.
 
 
+ARGUMENTS: Mapping[str, Any] = {
+    "peer_url": "http://demo-1:2380",
+    "member_id": 1,
+    "to": 1,
+    "series": "3.5",
+    "alarm": Alarm(1, "NOSPACE"),
+    "revision": 5,
+    "user": "root",
+    "password": "secret",
+    "section": "items",
+    "auth": ("app", "secret"),
+}
+"""Arguments of the methods of clients, by the name of the parameter."""
+
+
+NOT_JUDGED = {"aclose", "snapshot"}
+"""Sends nothing; and runs in a pod that takes a snapshot, not in an operator."""
+
+
+def methods(client: type) -> list[Callable[[Any], Awaitable[object]]]:
+    """Return a call of each method of a client that sends a request."""
+
+    def called(name: str) -> Callable[[Any], Awaitable[object]]:
+        function = getattr(client, name)
+        given = {each: ARGUMENTS[each] for each in list(inspect.signature(function).parameters)[1:]}
+        return lambda server: _exhausted(getattr(server, name)(**given))
+
+    found = inspect.getmembers(
+        client, lambda each: inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each)
+    )
+    names = [name for name, _ in found if not name.startswith("_") and name not in NOT_JUDGED]
+    assert len(names) > 2
+    return [called(name) for name in names]
+
+
+async def _exhausted(reply: Any) -> None:
+    if inspect.isasyncgen(reply):
+        async for _ in reply:
+            pass
+    else:
+        await reply
+
+
 async def of_memcached(port: int) -> AsyncIterator[Awaitable[object]]:
-    server = await memcached.connect("127.0.0.1", port, timeout=3)
-    yield server.stats()
-    await server.aclose()
+    for method in methods(memcached._Connection):
+        yield _connected(port, method)
+
+
+async def _connected(port: int, method: Callable[[Any], Awaitable[object]]) -> None:
+    """Call a method on a new connection: an error closes it."""
+    server = await memcached.connect("127.0.0.1", port, timeout=3, auth=("app", "secret"))
+    try:
+        await method(server)
+    finally:
+        await server.aclose()
 
 
 MEMCACHED: Mapping[str, bytes] = {
@@ -76,6 +130,9 @@ MEMCACHED: Mapping[str, bytes] = {
     "long lines": b"VERSION 1.6.38\r\n" + (b"STAT a " + b"x" * 60_000 + b"\r\n") * 100,
     "many names": b"VERSION 1.6.38\r\n" + b"".join(b"STAT %d 1\r\n" % number for number in range(100_000)),
     "NUL bytes": bytes(MIB),
+    "authentication and a line without an end": b"CLIENT_ERROR unauthenticated\r\n" + b"x" * MIB,
+    "authentication and many lines": b"CLIENT_ERROR unauthenticated\r\nSTORED\r\n" + b"STAT a 1\r\n" * 100_000,
+    "errors": b"VERSION 1.6.38\r\n" + b"Error " + b"x" * 60_000 + b"\r\n",
 }
 
 
@@ -144,12 +201,8 @@ REDIS: Mapping[str, bytes] = {
 
 async def of_etcd(port: int) -> AsyncIterator[Awaitable[object]]:
     server = gateway.Gateway(Member("demo-0", "127.0.0.1", "demo-0.demo.test", port, port), EtcdAccess(user="root"))
-    yield server.status()
-    yield server.remembered_members()
-    yield server.progress()
-    yield server.has_alarm()
-    yield server.cluster_version()
-    yield server.authenticate()
+    for method in methods(gateway.Gateway):
+        yield method(server)
     await server.aclose()
 
 
