@@ -1,13 +1,15 @@
-"""An operator within the memory limit of its chart, while hostile clients use all of its ports.
+"""An operator within the memory limit of its chart, while hostile clients use all of its ports, and users its Secrets.
 
 Each operator runs as a process in a cgroup. Everything that a client without credentials can send is sent, most of it
-from two addresses, while another address does what the kubelet does. Every input gets an answer or a closed connection,
-the kubelet gets its answers, and the process lives on with the same Lease.
+from two addresses, while another address does what the kubelet does. Before that, a namespace gets 20 resources whose
+Secrets and ConfigMaps have hostile content. Every input gets an answer or a closed connection, every resource a
+condition, the kubelet its answers, and the process lives on with the same Lease.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import re
@@ -16,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -27,11 +29,15 @@ from e2e.cluster.machine.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from operators import installed
 from shared.api.admission import DEFAULT, LIMITS, VALIDATE
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Kind, Obj
 from shared.kubernetes.quantity import parse_quantity
+from shared.status.conditions import READY
 from tests.api.support.replicas import ready
-from tests.api.support.world import World
+from tests.api.support.world import REDIS_CLUSTER, World
 from tests.support.hostile_reviews import COSTLY, MARK, body_of, bombs, paths_of, replaced, sample
 from tests.support.memory_limit import MemoryLimit, memory_limit
+from tests.unit.test_hostile_content import ANY, CERTIFICATES, REDIS_CONF, TARGETS, Target
 
 LIMIT = int(parse_quantity(OperatorValues.model_fields["resources"].default.limits["memory"]))
 
@@ -135,6 +141,65 @@ def reviews(kind: str) -> Iterator[bytes]:
                 yield post(VALIDATE, body_of(kind, replaced(sample(kind), at, MARK), None, bomb))
 
 
+RESOURCES = 20
+"""Number of resources with hostile content."""
+
+CONDITION_SECONDS = 120.0
+"""Time until each of these has a condition, and a resource without such content its objects."""
+
+
+def hostile(operator: str) -> list[tuple[Target, str]]:
+    """Return Secrets of the operator's kinds with the names of their content: of each content one first."""
+    targets = [target for target in TARGETS if target.operator == operator]
+    found = [(target, name) for name in (*CERTIFICATES, *ANY) for target in targets]
+    fitting = [(target, name) for target, name in found if name in ANY or target.has_certificate]
+    first = {name: (target, name) for target, name in reversed(fitting)}
+    return [*first.values(), *(case for case in fitting if case not in first.values())][:RESOURCES]
+
+
+def create_hostile(world: World, operator: str) -> dict[str, Kind]:
+    """Create resources that name hostile Secrets, and for Redis also ConfigMaps; return their kinds by name."""
+    created = dict[str, Kind]()
+    for number, (target, name) in enumerate(hostile(operator)):
+        contents = {**target.secrets, target.name: {**ANY, **CERTIFICATES}[name](target)}
+        spec = json.dumps(target.spec)
+        for secret, content in contents.items():
+            spec = spec.replace(f'"{secret}"', f'"{secret}-{number}"')
+            data = {key: base64.b64encode(value).decode() for key, value in content.items()}
+            world.user_client.create(SECRET, {"metadata": world.metadata(f"{secret}-{number}"), "data": data})
+        created[f"hostile-{number}"] = kind = target.served.resource.kind
+        create(world, kind, f"hostile-{number}", json.loads(spec))
+    if operator == "redis":
+        for number, text in enumerate(REDIS_CONF.values()):
+            name = f"configured-{number}"
+            world.user_client.create(CONFIG_MAP, {"metadata": world.metadata(name), "data": {"redis.conf": text}})
+            created[name] = REDIS_CLUSTER
+            create(world, REDIS_CLUSTER, name, {"replicas": 6, "pod": [{"configmap": name}]})
+    return created
+
+
+def create(world: World, kind: Kind, name: str, spec: Obj) -> None:
+    body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": world.metadata(name), "spec": spec}
+    world.user_client.create(kind, body)
+
+
+async def require_reconciled(world: World, operator: str, created: Mapping[str, Kind]) -> None:
+    """Require that each hostile resource has a condition, and that another resource gets its Services."""
+    plain = next(target.served.resource.kind for target in TARGETS if target.operator == operator)
+    create(world, plain, "plain", PLAIN[operator])
+    deadline = time.monotonic() + CONDITION_SECONDS
+    while True:
+        missing = [name for name, kind in created.items() if not accessors.condition(world.get(kind, name), READY)]
+        owners = [obj["metadata"].get("ownerReferences", [{}])[0].get("name") for obj in world.listed(SERVICE)]
+        if not missing and "plain" in owners:
+            return
+        assert time.monotonic() < deadline, (missing, owners)
+        await asyncio.sleep(1)
+
+
+PLAIN: Mapping[str, Obj] = {"memcached": {"size": 1}, "etcd": {"size": 1}, "redis": {"replicas": 6}}
+
+
 REQUESTS = (
     b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" * 2000,
@@ -218,17 +283,20 @@ def front(request: pytest.FixtureRequest, plane: ControlPlane, world: World, tmp
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 async def test_hostile_clients_neither_end_an_operator_nor_keep_out_the_kubelet(
-    front: Front, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+    front: Front, world: World, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
 ) -> None:
     operator = next(each for each in installed() if each.name == request.node.callspec.params["front"])
     before = front.peak
     probing = asyncio.create_task(front.probe_for_ever())
+    created = await asyncio.to_thread(create_hostile, world, operator.name)
     count = await attack(front, operator.main.kind.name)
+    await require_reconciled(world, operator.name, created)
     probing.cancel()
     assert front.process.poll() is None, front.log.read_text()[-2000:]
     record_property(
         "summary",
-        f"hostile clients of {operator.name}: {count}/{count} inputs, {dict(front.answers)}; peak "
+        f"hostile clients of {operator.name}: {count}/{count} inputs, {dict(front.answers)}; "
+        f"{len(created)}/{len(created)} resources with hostile content have a condition; peak "
         f"{front.peak >> 20} MiB (before: {before >> 20}) of {front.limit}; probes answered in {PROBE_SECONDS:g} s: "
         f"{front.answered}/{front.answered + front.failed}, at most {front.longest_failure} failures in a row",
     )
