@@ -108,7 +108,7 @@ def commands() -> set[str]:
     text = "".join(
         path.read_text() for part in ("client", "migration") for path in REPOSITORY.glob(f"operators/redis/{part}/*.py")
     )
-    found = re.findall(r'\(\*?\(?"([A-Z]+)"(?:, \*?\(?"([A-Z-]+)")?', text)
+    found = re.findall(r'\(\*?\(?"([A-Z]{2,})"(?:, \*?\(?"([A-Z-]+)")?', text)
     return {f"{first} {second}".strip().removeprefix("CLUSTER ") for first, second in found} - ERRORS
 
 
