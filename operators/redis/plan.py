@@ -30,13 +30,11 @@ from operators.redis.steps.connection_secret import claim_name, connection, ensu
 from operators.redis.steps.credentials import renew_certificates, require_authentication, rotate_password
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.deleted_pods import stop_servers
-from operators.redis.steps.failover import replace_failed
 from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.joining import join_nodes, refuse_full_nodes
 from operators.redis.steps.live_config import apply_config, label_serving_pods, report_refused_config
 from operators.redis.steps.lost_authority import restart_distrusting
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
-from operators.redis.steps.old_snapshot import replace_outdated
 from operators.redis.steps.open_slots import release_slots, reopen_slots, repair_open_slots
 from operators.redis.steps.placement import improve_placement
 from operators.redis.steps.preconditions import (
@@ -77,6 +75,7 @@ from operators.redis.steps.rolling_update import (
 )
 from operators.redis.steps.scale_down import delete_released_volumes
 from operators.redis.steps.scaling import hand_over, recreate_surplus_replica
+from operators.redis.steps.successors import replace_primaries
 from operators.redis.steps.unowned_slots import assign_unowned_slots
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
@@ -148,8 +147,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
                 record_nodes,  # which node is on which volume, before anything depends on it
                 update_addresses,  # CLUSTER MEET at current addresses, before any CLUSTER FORGET
                 reopen_slots,  # marks that a failover lost: clients need them to find moved keys
-                replace_failed,  # promote the best replica of a primary that lost its data
-                replace_outdated,  # promote a replica with newer keys than the snapshot that its primary resumed with
+                replace_primaries,  # by their best replicas, if they lost data, or resumed with an old snapshot
                 take_back_slots,  # nodes that lost their nodes.conf; before their former ids are forgotten
                 forget_removed_nodes,  # CLUSTER FORGET nodes that never return and hold no data
                 prepare_restarts,  # a node without persistence never resumes as an empty primary

@@ -5,29 +5,24 @@ A primary that merely does not answer is replaced by the nodes' own election, on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import FailOver
 from operators.redis.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import TAKING_OVER
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
-from shared.runtime.plan import PASS, Step
+from shared.runtime.plan import Step
 from shared.status.health import listed
 
 
-def replace_failed(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Promote the replica that has most data of a primary that lost its data."""
-    if not resource.formed:
-        return PASS
+def replace_failed(seen: Assessment) -> Iterator[Step]:
+    """Promote the replica that has most data of each primary that lost its data."""
     for primary in seen.view.primaries:
         if seen.lost(primary.id) and (failover_candidates := _failover_candidates(seen, primary)):
-            return _replace(seen, primary, failover_candidates[0])
-    return PASS
+            yield _replace(seen, primary, failover_candidates[0])
 
 
 def _failover_candidates(seen: Assessment, primary: Seen) -> Sequence[Seen]:

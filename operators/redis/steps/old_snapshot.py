@@ -13,10 +13,8 @@ the operator promotes the replica; if none has newer keys, it applies the desire
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 
-from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.instance import Instance
 from operators.redis.objects.redis_conf import DELAY, DELAYED_SYNC
@@ -24,27 +22,31 @@ from operators.redis.reasons import TAKING_OVER
 from operators.redis.steps.failover import may_answer, take_over, unelectable
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
-from shared.runtime.plan import PASS, Step
+from shared.runtime.plan import Step
 
 
-def replace_outdated(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
-    """Promote the replica with the newest keys of a primary that resumed with an older snapshot."""
-    if not resource.formed:
-        return PASS
+def replace_outdated(seen: Assessment) -> Iterator[Step]:
+    """Promote the replica with the newest keys of each primary that resumed with an older snapshot."""
     for primary in seen.view.primaries:
-        outdated = f"{primary.name} restarted with its last snapshot"
         if awaited := _awaited(seen, primary.id):
             names = ", ".join(copy.name for copy in awaited)
-            message = f"{outdated}. Waiting for {names}, which may have newer keys."
-            return Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
-        if newer := _newer(seen, primary.id):
-            candidate = newer[0]
-            call = take_over(seen, candidate.id, "FORCE", resumed=True)
-            if why := unelectable(seen, call):
-                return Step.wait(TAKING_OVER, f"{outdated}. {why}", warning=True, requeue=BLOCKED_SECONDS)
-            message = f"{outdated}, and {candidate.name} has newer keys; {candidate.name} is taking over."
-            return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
-    return PASS
+            message = f"{_resumed(primary)}. Waiting for {names}, which may have newer keys."
+            yield Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
+        elif newer := _newer(seen, primary.id):
+            yield _replace(seen, primary, newer[0])
+
+
+def _replace(seen: Assessment, primary: Seen, candidate: Seen) -> Step:
+    outdated = _resumed(primary)
+    call = take_over(seen, candidate.id, "FORCE", resumed=True)
+    if why := unelectable(seen, call):
+        return Step.wait(TAKING_OVER, f"{outdated}. {why}", warning=True, requeue=BLOCKED_SECONDS)
+    message = f"{outdated}, and {candidate.name} has newer keys; {candidate.name} is taking over."
+    return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
+
+
+def _resumed(primary: Seen) -> str:
+    return f"{primary.name} restarted with its last snapshot"
 
 
 def may_serve_replicas(seen: Assessment, instance: Instance) -> bool:

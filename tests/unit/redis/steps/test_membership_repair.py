@@ -185,6 +185,12 @@ def test_replica_replaces_a_lost_primary_only_once_it_notices_the_failure() -> N
     )
 
 
+def test_replica_of_a_lost_primary_does_not_wait_for_that_of_another_shard() -> None:
+    first, second, *others = formed(5)
+    made = planned(replace(lost(first, 0), failed=False), lost(second, 1), *others)
+    assert [call.id for call in of(made.actions, "FailOver")] == [node_id(6)]
+
+
 def test_replica_takes_over_from_a_lost_primary_without_a_majority() -> None:
     made = planned(lost(P0, 0), lost(P1, 1), P2, R0, R1, R2)
     (call,) = of(made.actions, "FailOver")

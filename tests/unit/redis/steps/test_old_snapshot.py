@@ -100,6 +100,17 @@ def test_replica_without_a_majority_of_the_primaries_does_not_take_over_yet() ->
     )
 
 
+def test_replica_takes_over_although_that_of_another_shard_cannot_be_elected() -> None:
+    made = planned([P0, P1, P2, WAITING, replace(R1, synced=False), R2], {0, 1}, cut_off=True)
+    assert [call.id for call in of(made.actions, "FailOver")] == [node_id(4)]
+
+
+def test_replica_takes_over_from_an_old_snapshot_although_that_of_a_lost_primary_cannot_be_elected() -> None:
+    lost = replace(P0, up=False, failed=True, disk="another")
+    made = planned([lost, P1, P2, WAITING, replace(R1, synced=False), R2], {1}, cut_off=True)
+    assert [call.id for call in of(made.actions, "FailOver")] == [node_id(4)]
+
+
 def test_primary_waits_for_a_replica_that_starts() -> None:
     made = planned([P0, P1, P2, replace(WAITING, up=False), R1, R2], {0})
     assert (of(made.actions, "FailOver"), released(made)) == ([], set())
