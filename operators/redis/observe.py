@@ -6,12 +6,12 @@ records which node was on which volume: this distinguishes a node that lost its 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.client.responses import NodeReport
 from operators.redis.instance import Instance
 from operators.redis.security.secrets import Secrets
 from operators.redis.topology.cluster_view import ClusterView, Seen
@@ -20,11 +20,8 @@ from shared.pki.secret_checks import SecretProblem
 from shared.steps.adoption import Adoptable
 from shared.steps.connection import ConnectionSecret
 
-MAX_LAG_SECONDS = 60.0
-"""Time for which a primary may outlive the link to a replica that replaces it: Redis elects one until then, by default.
-
-Source: cluster-replica-validity-factor 10, times the node timeout of 5 s, and repl-ping-replica-period 10 s.
-"""
+_NODE_TIMEOUT_MS = 5000
+"""cluster-node-timeout of a server that does not report its own: the default of the operator's redis.conf."""
 
 
 @dataclass(frozen=True)
@@ -167,16 +164,25 @@ class Observed:
         """Return whether a replica may lack any number of writes of its lost primary.
 
         It was never connected since it started, and nothing shows what the primary wrote while it did not run. Or the
-        primary answered other nodes, or itself, for long after it lost the connection. Redis elects no such replica
+        primary may have served clients for long after the replica lost the connection. Redis elects no such replica
         either, unless that is forced (clusterHandleSlaveFailover in cluster.c).
         """
         instance = self.reachable.get(node_id)
         if instance is None or instance.report is None:
             return True
+        served = self._last_served(primary)
+        return instance.report.unlinked_seconds > served + max_lag_seconds(instance.report)
+
+    def _last_served(self, primary: str) -> float:
+        """Return how many seconds ago a lost primary may have served clients last; 0 if that is unknown.
+
+        A primary serves them as long as it reaches a majority of the primaries. So it is known if each majority has a
+        reachable node that reports its last answer; a node that started since cannot.
+        """
         reports = [each.report for each in self.reachable.values() if each.report]
-        answered = min((report.answered.get(primary, math.inf) for report in reports), default=math.inf)
-        unlinked = instance.report.unlinked_seconds
-        return unlinked == math.inf or unlinked > answered + MAX_LAG_SECONDS
+        answered = {report.id: report.answered[primary] for report in reports if primary in report.answered}
+        unknown = [voter for voter in self.view.primaries if voter.id not in answered]  # itself included
+        return min(answered.values(), default=0.0) if len(unknown) < self.view.majority else 0.0
 
     def lost(self, node_id: str) -> bool:
         """Return whether all data of a node is lost, by evidence; then it never comes back.
@@ -197,3 +203,13 @@ class Observed:
 def outlives_pods(resource: RedisCluster) -> bool:
     """Return whether the data of a node is available to the next pod of its instance."""
     return resource.has_storage or resource.spec.template.volumes is not None
+
+
+def max_lag_seconds(replica: NodeReport) -> float:
+    """Return for how long a primary may outlive the link to a replica that replaces it: a minute by default.
+
+    Redis elects one until then, by default: repl-ping-replica-period (10 s) plus cluster-replica-validity-factor (10)
+    times the node timeout of the replica (clusterHandleSlaveFailover in cluster.c).
+    """
+    timeout = replica.settings.get("cluster-node-timeout", "")
+    return 10 + 10 * (int(timeout) if timeout.isdecimal() else _NODE_TIMEOUT_MS) / 1000

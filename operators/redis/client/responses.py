@@ -360,8 +360,8 @@ def parse_facts(text: str) -> Facts:
 def _unlinked_seconds(found: Mapping[str, str]) -> float:
     """Parse for how long a replica has had no link.
 
-    If it had none since it started, INFO has -1, or before Redis 7.0 the time since 1970. Source: repl_down_since in
-    replication.c and server.c.
+    If it had none since it started, INFO has -1, or before Redis 6.2.2 the time since 1970. It is by the wall clock: a
+    step back makes it shorter, also for Redis' own elections. Source: repl_down_since in replication.c and server.c.
     """
     seconds = int(found.get("master_link_down_since_seconds", -1))
     return seconds if 0 <= seconds <= int(found.get("uptime_in_seconds", 0)) else math.inf
@@ -376,7 +376,7 @@ def _answered(text: str, nodes: Iterable[Node], found: Mapping[str, str]) -> dic
 
     A server that starts takes the present time for that of the last answers (clusterLoadConfig): that shows nothing.
     """
-    if "server_time_usec" not in found:  # times of the server are compared with its own clock only
+    if "server_time_usec" not in found:  # times of the server are compared with its own clock only; 6.2.0 has it
         return {}
     failed = {node.id for node in nodes if _is_failed(node)}
     now, uptime = int(found["server_time_usec"]) / 1e6, int(found.get("uptime_in_seconds", 0))

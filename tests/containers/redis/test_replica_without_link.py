@@ -10,6 +10,7 @@ import pytest
 
 from e2e.databases import redis_programs
 from operators.redis.api.engine_versions import EngineName
+from operators.redis.client.errors import Refused
 from operators.redis.client.node_inspection import inspect_node
 from tests.support.redis.lab import RealLab
 from tests.support.redis.recorded_conformance import ELECTED, FOO, SEEN, form
@@ -89,3 +90,15 @@ async def test_primary_that_ends_does_not_outlive_the_link_to_its_replica(lab: R
         unlinked = (await inspect_node(lab.server("f"))).unlinked_seconds
         assert unlinked < math.inf
         assert unlinked - report.answered[recorder.ids["c"]] < LAG / 2, name
+
+
+async def test_primary_that_reaches_no_majority_serves_no_clients(lab: RealLab) -> None:
+    """So nothing was written since other primaries had its last answers, even if slots need not all be served."""
+    lab.settings = {"cluster-require-full-coverage": "no", "cluster-replica-no-failover": "yes"}
+    await form(lab, "def")
+    await lab.server("c").execute("SET", "foo", "old")
+    for name in "ab":
+        await lab.stop(name)
+    await lab.wait(LAG)
+    with pytest.raises(Refused, match="CLUSTERDOWN"):
+        await lab.server("c").execute("SET", "foo", "new")

@@ -105,7 +105,7 @@ def test_engine_versions_are_read_from_info() -> None:
 @pytest.mark.parametrize(
     ("down", "seconds"),
     [("0", 0), ("3", 3), ("60", 60), ("-1", math.inf), ("1795891399", math.inf), ("", math.inf)],
-    ids=["just now", "since", "since the start", "never", "never, before redis 7.0", "missing"],
+    ids=["just now", "since", "since the start", "never", "never, before redis 6.2.2", "missing"],
 )
 def test_replica_without_a_link_reports_for_how_long(down: str, seconds: float) -> None:
     """Values of redis 7.0, where the process runs for a minute."""

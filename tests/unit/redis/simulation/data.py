@@ -130,7 +130,9 @@ def replicate(redis: FakeRedis, process: Process) -> None:
         return
     node, source = process.node, primary.node
     if process.pod in redis.lagging:
-        if not process.linked and not process.syncing:
+        if process.linked:
+            redis.guard.connected(redis, node)
+        elif not process.syncing:
             process.syncing = redis.now
         return
     if not process.linked and not _continues(node, source):
@@ -142,6 +144,7 @@ def replicate(redis: FakeRedis, process: Process) -> None:
     if (node.history, node.offset) != (source.history, source.offset):
         node.keys, node.history, node.offset = dict(source.keys), source.history, source.offset
     redis.guard.replicated(node, source)
+    redis.guard.connected(redis, node)
     if primary.replicates_slots:  # a full sync has them as well
         node.migrating, node.importing = dict(source.migrating), dict(source.importing)
 

@@ -27,7 +27,7 @@ from tests.unit.redis.simulation.client import Client, Entry
 from tests.unit.redis.simulation.command_line import Command, command
 from tests.unit.redis.simulation.election import tick
 from tests.unit.redis.simulation.guard import Guard
-from tests.unit.redis.simulation.node import ALL, Known, Node, fake_id, slot_of
+from tests.unit.redis.simulation.node import ALL, NOADDR, Known, Node, fake_id, slot_of
 from tests.unit.redis.simulation.process import Election, Process
 
 TICK = 0.25
@@ -417,7 +417,8 @@ class FakeRedis:
         for process in self.processes.values():
             process.alone += seconds
             for known in process.node.known.values():
-                known.last_response += seconds
+                if not known.unhealthy and NOADDR not in known.flags:  # otherwise it answers nothing
+                    known.last_response += seconds
                 known.last_message += seconds
                 known.last_data += seconds
                 known.reports = {node_id: since + seconds for node_id, since in known.reports.items()}

@@ -15,7 +15,7 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.testing.api_server.requests import TargetedRequest, value_at
 from shared.testing.harness.scenario import Unsafe
 from tests.unit.redis.simulation.client import Entry
-from tests.unit.redis.simulation.election import is_electable
+from tests.unit.redis.simulation.election import REPLICATION_PING_SECONDS, is_electable
 from tests.unit.redis.simulation.ledger import Branch, Record, State, alive
 from tests.unit.redis.simulation.node import ALL, Node, slot_of
 from tests.unit.redis.simulation.process import BOOT, Process
@@ -48,6 +48,8 @@ class Guard:
             (WAIT) after each batch.
         readopted: ids of nodes that have all keys of an owner that no longer exists, and so may become the owner.
         copies: id of the primary that each replica was in sync with last. A node that becomes a primary is no copy.
+        linked: time at which each replica was last connected to that primary, by node id.
+        served: time of the last write that a client got acknowledged, by the id of the node that served it.
         replaced: pod of each node whose disk was replaced while its pod kept its address, by node id.
     """
 
@@ -63,6 +65,8 @@ class Guard:
     unconfirmed: dict[str, dict[int, set[bytes]]] = field(default_factory=dict)
     readopted: set[str] = field(default_factory=set)
     copies: dict[str, str] = field(default_factory=dict)
+    linked: dict[str, float] = field(default_factory=dict)
+    served: dict[str, float] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
 
     def fail(self, what: str) -> None:
@@ -179,6 +183,10 @@ class Guard:
         if copied and (keys := {*keys} & self.records.keys()):
             self.unconfirmed.setdefault(target.node.id, {}).setdefault(redis.batch, set()).update(keys)
 
+    def connected(self, redis: FakeRedis, replica: Node) -> None:
+        """Record that a replica that has been in sync with its primary is connected to it."""
+        self.linked[replica.id] = redis.now
+
     def replicated(self, replica: Node, primary: Node) -> None:
         """Record that a replica has everything that its primary has."""
         self.unconfirmed.pop(primary.id, None)
@@ -283,6 +291,7 @@ class Guard:
             return
         if self._is_left_behind(redis, process, slot_of(key)):
             return
+        self.served[process.node.id] = redis.now
         record, number = self.records.get(key), redis.client.count
         if record is None:
             self.records[key] = Record([Branch(State(number, after, None), number)])
@@ -516,8 +525,9 @@ class Guard:
         if known is not None and mode == "TAKEOVER" and not replaced:
             self.fail(f"{process.pod} takes over without an election from {known.name}, whose disk still exists")
         runs = any(each.node is known and not each.exit_message for each in redis.processes.values())
-        is_outdated = not runs and not process.linked and process.since is None  # not connected since its start
-        if self.copies.get(process.node.id) != lead.id or is_outdated or process.node.id in self.older:
+        restarted = not process.linked and process.since is None
+        is_outdated = not runs and (restarted or self._lag(process, lead.id) > _tolerated_lag(process))
+        if self.copies.get(process.node.id) != lead.id or is_outdated:
             kept = [key for key in process.node.keys if lead.slots >> slot_of(key) & 1]
             if not self._allows(lead.slots) or (kept and process.node.id not in self.older):
                 self.fail(
@@ -527,6 +537,10 @@ class Guard:
         for other in redis.running:
             if other.node.me.primary == lead.id and len(self._newer(redis, other.node, process.node)):
                 self.fail(f"{process.pod} takes over by {mode}, though {other.pod} has newer writes")
+
+    def _lag(self, copy: Process, primary: str) -> float:
+        """Return for how long a primary acknowledged writes after a replica was last connected to it, in seconds."""
+        return self.served.get(primary, 0.0) - self.linked.get(copy.node.id, 0.0)
 
     def _is_outdated(self, redis: FakeRedis, primary: Process, copy: Process) -> bool:
         """Whether a primary accepts no writes, and has none that a copy lacks."""
@@ -659,6 +673,14 @@ def named_slots(text: str) -> set[int]:
     for first, last in re.findall(r"\b(\d+)(?:-(\d+))?\b", text):
         found |= {*range(int(first), min(int(last or first), ALL.bit_length()) + 1)}
     return found
+
+
+def _tolerated_lag(replica: Process) -> float:
+    """Return for how long a primary may outlive the link to a replica that takes over, in seconds.
+
+    Redis elects such a replica, by default, and takes another node timeout to notice that the primary ended.
+    """
+    return REPLICATION_PING_SECONDS + 11 * replica.timeout
 
 
 def _candidates(redis: FakeRedis, primary: Process) -> list[Node]:

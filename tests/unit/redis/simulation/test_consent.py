@@ -5,9 +5,11 @@ The guard keeps each consent with the slots that it is for, and ends it as soon 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
-from shared.testing.harness.scenario import ScenarioStep, later, limit_turns, operator_down
+from shared.testing.harness.scenario import ScenarioStep, Stage, later, limit_turns, operator_down
 from shared.testing.harness.scenario_runner import ScenarioRun
 from tests.support.plays import begun, ready, run
 from tests.support.redis.scenarios import cluster, recovery_confirmed
@@ -145,6 +147,94 @@ async def test_replica_that_lost_its_link_long_before_takes_over_only_with_conse
     await run(play, (later(30), later(30)))
     assert ready(play)["reason"] == "SlotsLost"
     assert f"{replica} can serve slots" in ready(play)["message"]
+    await run(play, (recovery_confirmed(), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert redis.commanded.count(f"CLUSTER FAILOVER at {replica}") == 1
+    redis.guard.require_resolved(redis)
+
+
+def killed(play: ScenarioRun, pods: Iterable[str]) -> ScenarioStep:
+    """Kill servers, which the kubelet starts again."""
+    pods, redis = tuple(pods), redis_of(play.world)
+
+    def act(_: Stage) -> None:
+        for pod in pods:
+            redis.stop(redis.named(pod), "killed")
+
+    return ScenarioStep(f"the servers in {', '.join(pods)} are killed", act)
+
+
+async def test_replica_that_lost_its_link_takes_over_only_with_consent_if_all_other_nodes_restarted_since() -> None:
+    """Clients wrote for ten minutes, and no node remembers that the primary answered it meanwhile."""
+    play = await begun(SUBJECT, cluster(6))
+    redis = redis_of(play.world)
+    primary, replica = shard_of(redis)
+    others = [process.pod for process in redis.running if process.pod not in (primary, replica)]
+    redis.partitions = {replica: 1}
+    await run(play, (later(600),))
+    redis.partitions = {primary: 1}
+    await run(play, (*operator_down(*destroyed([primary]), killed(play, others), later(30)),))
+    redis.partitions.clear()
+    play.begin()
+    await run(play, (later(30), later(30)))
+    await requires_consent(play, replica)
+
+
+async def test_replica_takes_over_only_with_consent_if_only_nodes_that_were_cut_off_with_it_did_not_restart() -> None:
+    """Clients wrote for ten minutes to two of the three primaries, a majority, while the others were cut off."""
+    play = await begun(SUBJECT, cluster(6, config={"cluster-require-full-coverage": "no"}))
+    redis = redis_of(play.world)
+    primary, replica = shard_of(redis)
+    other, _ = shard_of(redis, 1)
+    redis.partitions = {primary: 1, other: 1}
+    await run(play, (later(600),))
+    assert redis.named(primary).serves
+    await run(play, (*operator_down(*destroyed([primary]), killed(play, [other]), later(30)),))
+    redis.partitions.clear()
+    play.begin()
+    await run(play, (later(30), later(30)))
+    await requires_consent(play, replica)
+
+
+async def test_replica_that_lost_its_link_when_its_primary_ended_takes_over_without_consent() -> None:
+    """Redis elects it no more after a minute, but two other primaries know since when the lost one served no client."""
+    play = await begun(SUBJECT, cluster(6))
+    redis = redis_of(play.world)
+    primary, replica = shard_of(redis)
+    redis.partitions = {replica: 1}
+    await run(play, (*operator_down(*destroyed([primary]), later(30), later(30), later(30), later(30), later(300)),))
+    redis.partitions.clear()
+    play.begin()
+    await run(play, (later(30), later(30)))
+    assert redis.commanded.count(f"CLUSTER FAILOVER at {replica}") == 1
+    assert ready(play)["reason"] == "Ready"
+    redis.guard.require_resolved(redis)
+
+
+async def test_cluster_whose_servers_all_restart_at_once_needs_no_consent() -> None:
+    """After a power cut, each primary has its own data, although a replica lost its link long before."""
+    play = await begun(SUBJECT, cluster(6))
+    redis = redis_of(play.world)
+    primary, replica = shard_of(redis)
+    redis.partitions = {replica: 1}
+    await run(play, (later(600),))
+    redis.partitions.clear()
+    await run(play, (*operator_down(killed(play, [process.pod for process in redis.running]), later(30)),))
+    play.begin()
+    await run(play, (later(30), later(30)))
+    assert ready(play)["reason"] == "Ready"
+    assert "recovery" not in status(play)
+    assert redis.named(primary).node.me.slots
+    assert not [command for command in redis.commanded if command.startswith("CLUSTER FAILOVER")]
+    redis.guard.require_resolved(redis)
+
+
+async def requires_consent(play: ScenarioRun, replica: str) -> None:
+    """Require that a replica takes over only once a user has confirmed that it may lack writes."""
+    redis = redis_of(play.world)
+    assert ready(play)["reason"] == "SlotsLost"
+    assert f"{replica} can serve slots" in ready(play)["message"]
+    assert f"CLUSTER FAILOVER at {replica}" not in redis.commanded
     await run(play, (recovery_confirmed(), later(60)))
     assert ready(play)["reason"] == "Ready"
     assert redis.commanded.count(f"CLUSTER FAILOVER at {replica}") == 1

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.client.responses import Node
-from operators.redis.observe import Observed
+from operators.redis.client.responses import Node, NodeReport
+from operators.redis.observe import Observed, max_lag_seconds
 from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
@@ -294,26 +294,65 @@ def test_replica_that_was_not_connected_since_its_start_takes_over_only_with_con
 
 
 @pytest.mark.parametrize(
-    ("by_replica", "by_others", "takes_over"),
+    ("answered", "takes_over"),
     [
-        (None, 5.0, False),
-        (5.0, None, False),
-        (100.0, 39.0, False),
-        (100.0, 41.0, True),
-        (None, None, True),
+        ({"P1": 5, "P2": 100}, False),
+        ({"P1": 100, "P2": 100, "R0": 5}, False),
+        ({"P1": 39, "P2": 39}, False),
+        ({"P1": 41, "P2": 41}, True),
+        ({"P1": 100, "R0": 100, "R1": 100, "R2": 100}, False),
+        ({}, False),
     ],
-    ids=["other nodes reached it", "only the link was lost", "a minute", "less than a minute", "unknown"],
+    ids=[
+        "another node reached it",
+        "only the link was lost",
+        "a minute",
+        "less than a minute",
+        "the other primary may have reached it",
+        "unknown",
+    ],
 )
 def test_replica_that_lost_its_link_long_before_its_primary_ended_takes_over_only_with_consent(
-    by_replica: float | None, by_others: float | None, *, takes_over: bool
+    answered: dict[str, float], *, takes_over: bool
 ) -> None:
     """A replica lost its link 100 seconds ago; the primary answered nodes until later."""
-    unlinked = replace(R0, unlinked_seconds=100.0, answered={} if by_replica is None else {0: by_replica})
-    other = replace(P1, answered={} if by_others is None else {0: by_others})
-    made = plan(*world(lost(P0, 0), other, P2, unlinked, R1, R2))
+    unlinked = {"P1": P1, "P2": P2, "R0": replace(R0, unlinked_seconds=100.0), "R1": R1, "R2": R2}
+    at = [replace(each, answered={0: answered[name]} if name in answered else {}) for name, each in unlinked.items()]
+    made = plan(*world(lost(P0, 0), *at))
     assert bool(of(made.actions, "FailOver")) == takes_over
     assert made.verdict.reason == ("TakingOver" if takes_over else "SlotsLost")
     assert made.status.get("recovery", {}).get("older") == (None if takes_over else [node_id(3)])
+
+
+def test_replica_that_lost_its_link_within_the_last_minute_takes_over_without_consent() -> None:
+    """Nothing shows when its primary ended, but that may have outlived the link by a minute at most."""
+    made = plan(*world(lost(P0, 0), P1, P2, replace(R0, unlinked_seconds=60.0), R1, R2))
+    assert len(of(made.actions, "FailOver")) == 1
+
+
+@pytest.mark.parametrize(
+    ("primaries", "reporting", "takes_over"),
+    [(1, 0, False), (2, 0, False), (2, 1, True), (4, 1, False), (4, 2, True), (5, 2, False), (5, 3, True)],
+)
+def test_end_of_a_primary_is_known_if_each_majority_has_a_node_that_reports_its_last_answer(
+    primaries: int, reporting: int, *, takes_over: bool
+) -> None:
+    """A primary serves clients while it reaches a majority."""
+    first, *others = formed(primaries, copies=2)
+    at = [
+        replace(
+            each, answered={0: 100.0} if number < reporting else {}, unlinked_seconds=0.0 if each.of is None else 100.0
+        )
+        for number, each in enumerate(others)
+    ]
+    made = plan(*world(lost(first, 0), *at))
+    assert bool(of(made.actions, "FailOver")) == takes_over
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [("5000", 60), ("15000", 160), ("1000", 20), ("", 60)])
+def test_primary_may_outlive_a_link_for_as_long_as_redis_elects_the_replica(timeout: str, seconds: float) -> None:
+    settings = {"cluster-node-timeout": timeout} if timeout else {}
+    assert max_lag_seconds(NodeReport("a", settings=settings)) == seconds
 
 
 def test_replica_that_was_connected_takes_over_before_one_that_started_since() -> None:
