@@ -355,6 +355,7 @@ class Executor:
         for number, action in enumerate(actions):
             if not isinstance(action, WriteSecret) or action.is_copy:
                 continue
+            self._require_unpaused(resource)
             seen = action.seen or await self._create_blank(resource, action)
             ownership.require_owned(action.obj, seen, resource["metadata"]["uid"])
             found[number] = seen
@@ -385,6 +386,7 @@ class Executor:
         if action.token:
             made = secrets.encoded({action.token: random.token_hex(32).join(action.around)})
             secret = {**secret, "data": secret.get("data", {}) | made}
+        self._require_unpaused(resource)  # the record of the Secret was written since, and a certificate was issued
         if seen is None:
             await self._secret_written(resource, name, self._kube.create_by_apply(SECRET, secret))
             log.info("%s: created %s %s", _key(resource), SECRET, name)
