@@ -34,6 +34,7 @@ class Disturbance:
         play: runs the scenario to its end with the disturbance at the nth point; raises Overwritten.
         counts: how the numbers of created and deleted objects must compare with the reference run.
         unstable: fields that may end differently from the reference run, as keys at any depth.
+        sees_past: whether the operator sees, and reports, a state that has passed.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Disturbance:
     play: Callable[[ReferenceRun, int], Awaitable[ScenarioRun]]
     counts: Literal["equal", "at most", "any"] = "equal"
     unstable: tuple[str, ...] = ()
+    sees_past: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -178,7 +180,7 @@ def _stale_view() -> Disturbance:
         await play.run_steps(course.scenario.steps[halt + 1 :])
         return play
 
-    return Disturbance("stale view", points, play, counts="any", unstable=HISTORY)
+    return Disturbance("stale view", points, play, counts="any", unstable=HISTORY, sees_past=True)
 
 
 def _require_same_database(before: Database, after: Database) -> None:

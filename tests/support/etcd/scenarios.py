@@ -460,7 +460,11 @@ SCENARIOS = (
     Scenario("volumes adopted", (delete(), adopted(3)), given=(cluster(3),)),
     Scenario("volume of a single member adopted", (delete(), adopted(1)), given=(cluster(1),)),
     Scenario("volumes adopted after a refusal", (delete(), cluster(3), adopted(3)), given=(cluster(3),)),
-    Scenario("volumes adopted without that of the seed", (delete(), claim_deleted(0), adopted(3), later(700)), given=(cluster(3),)),
+    Scenario(
+        "volumes adopted without that of the seed",
+        (delete(), claim_deleted(0), adopted(3), later(700)),
+        given=(cluster(3),),
+    ),
     Scenario(
         "volumes adopted without a majority",
         (delete(), claim_deleted(0), claim_deleted(2), adopted(3), later(700)),
