@@ -433,6 +433,7 @@ SCENARIOS = (
         (delete(), claim_deleted(0), adopted()),
         given=(cluster(6),),
         exact_counts=False,
+        ends="SlotsLost",  # its replica has started since: nothing shows that it has all writes
     ),
     Scenario("adopt more volumes than replicas", (delete(), adopted()), given=(cluster(8),), exact_counts=False),
     Scenario(
