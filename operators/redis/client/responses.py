@@ -143,6 +143,10 @@ class Facts:
             it started, 0 while it is, and for a primary.
         syncing: whether a replica runs a full sync.
         offset: replication offset: sent by a primary, applied by a replica.
+        history: replication id: which writes the offset counts.
+        former_history: replication id that this history continues: of the former primary, or of the snapshot that a
+            primary loaded when it started (Redis 7.0 and later).
+        forked_at: offset of the first write that is not of that one; -1 without one.
         replicas: replicas that a primary sees.
         evicts: whether the server evicts keys if its memory is full (maxmemory-policy).
         refuses_writes: whether the last write to the append-only file failed, upon which a primary refuses all writes
@@ -161,6 +165,9 @@ class Facts:
     unlinked_seconds: float = 0.0
     syncing: bool = False
     offset: int = 0
+    history: str = ""
+    former_history: str = ""
+    forked_at: int = -1
     replicas: tuple[Follower, ...] = ()
     evicts: bool = False
     refuses_writes: bool = False
@@ -351,6 +358,9 @@ def parse_facts(text: str) -> Facts:
         unlinked_seconds=0.0 if link_up else _unlinked_seconds(found),
         syncing=found.get("master_sync_in_progress") == "1",
         offset=int(found["slave_repl_offset" if is_replica else "master_repl_offset"]),
+        history=_short(found.get("master_replid", "")),
+        former_history=_short(found.get("master_replid2", "")),
+        forked_at=int(found.get("second_repl_offset", -1)),
         replicas=_followers(found),
         evicts=found.get("maxmemory_policy", "noeviction") != "noeviction",
         refuses_writes=found.get("aof_enabled") == "1" and found.get("aof_last_write_status") == "err",

@@ -8,7 +8,8 @@ nodes without an identity would not continue with their snapshots, and each plan
 So each process starts with settings that keep its replicas waiting (`redis_conf.DELAYED_SYNC`), and that refuse writes
 until a replica is in sync (`redis_conf.AWAITED_REPLICA`): otherwise both would have writes that the other lacks. After
 a shutdown its snapshot is complete, the replicas continue (partial resynchronization), and it serves at once. Otherwise
-the operator promotes the replica; if none has newer keys, it applies the desired settings (`live_config`).
+the operator promotes the replica; if none has newer keys, it applies the desired settings (`live_config`). A replica
+that lost its link before the snapshot was saved has older ones.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from operators.redis.assessment import Assessment
+from operators.redis.client.responses import NodeReport
 from operators.redis.instance import Instance
 from operators.redis.objects.redis_conf import DELAY, DELAYED_SYNC
 from operators.redis.reasons import TAKING_OVER
@@ -73,8 +75,20 @@ def _newer(seen: Assessment, primary: str) -> Sequence[Seen]:
         and _served(seen.reachable[copy.id])
         and not (copy.report.link_up or copy.report.syncing or copy.report.loading)
         and seen.may_replace(copy.id, primary)
+        and not _is_older(copy.report, seen.reachable[primary].report)
     ]
     return sorted(found, key=lambda copy: (seen.reachable[copy.id].leaving, -copy.report.offset if copy.report else 0))
+
+
+def _is_older(copy: NodeReport, primary: NodeReport | None) -> bool:
+    """Return whether a replica lacks writes that the snapshot of its primary has.
+
+    A primary continues the replication history of the snapshot that it loads (loadDataFromDisk in server.c, since Redis
+    7.0). Nothing follows from another history, nor from offset 1, which INFO has for a replica that does not know its.
+    """
+    if primary is None or copy.history != primary.former_history:
+        return False
+    return 1 < copy.offset < primary.forked_at - 1
 
 
 def _awaited(seen: Assessment, primary: str) -> Sequence[Seen]:

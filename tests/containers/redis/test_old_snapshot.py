@@ -11,6 +11,7 @@ from operators.redis.api.engine_versions import EngineName
 from operators.redis.client.commands import FailOver
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import Refused
+from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import fields
 from operators.redis.client.server import Access, Endpoint
 from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC
@@ -61,6 +62,9 @@ async def test_replica_with_newer_keys_takes_over_from_the_snapshot(
         await lab.wait(2 * SEEN)
         assert not [each for each in lab.transcript if "another id" in each]
         assert (await _value(lab, "c"), await _value(lab, "f")) == (b"old", b"new"), "the replica keeps its data"
+        copy, primary = await inspect_node(lab.server("f")), await inspect_node(lab.server("c"))
+        assert copy.history == primary.former_history
+        assert copy.offset > primary.forked_at - 1, "the replica has all writes of the snapshot, and a later one"
         with pytest.raises(Refused, match="NOREPLICAS"):
             await lab.server("c").execute("SET", "foo", "late")
         at = Endpoint("f", lab.address("f")[0], "localhost", lab.address("f")[1], id=recorder.ids["f"])
@@ -72,6 +76,35 @@ async def test_replica_with_newer_keys_takes_over_from_the_snapshot(
             "f": "master",
         }
         assert (await _value(lab, "c"), await _value(lab, "f")) == (b"new", b"new")
+    finally:
+        await lab.close()
+
+
+@ALL
+async def test_replica_that_lost_its_link_before_the_snapshot_shows_that_it_has_older_keys(
+    tmp_path: Path, engine: EngineName, version: str
+) -> None:
+    """The primary refuses the password of the replica until it has restarted."""
+    lab = RealLab(redis_programs.server(engine, version), tmp_path, "127.88")
+    try:
+        recorder = await _written(lab)
+        await lab.server("f").execute("CONFIG", "SET", "masterauth", "wrong")
+        await lab.server("f").execute("CONFIG", "SET", "masteruser", "nobody")
+        await lab.server("c").execute("CLIENT", "KILL", "TYPE", "slave")
+        await lab.wait(1)
+        await lab.server("c").execute("SET", "foo", "newest")
+        await lab.server("c").execute("SAVE")
+        lab.settings = SNAPSHOTS | AS_IN_A_POD
+        await lab.stop("c")
+        await recorder.start("c")
+        for name in ("masteruser", "masterauth"):
+            await lab.server("f").execute("CONFIG", "SET", name, "")
+        await lab.wait(2 * SEEN)
+        assert (await _value(lab, "c"), await _value(lab, "f")) == (b"newest", b"new")
+        copy, primary = await inspect_node(lab.server("f")), await inspect_node(lab.server("c"))
+        assert (copy.link_up, copy.syncing) == (False, False), "it waits for a transfer"
+        assert copy.history == primary.former_history
+        assert copy.offset < primary.forked_at - 1
     finally:
         await lab.close()
 

@@ -66,6 +66,8 @@ class At:
         link: address and port that a replica replicates (INFO); empty for the present address of its primary.
         unlinked_seconds: time for which a replica has had no link; infinite if it had none since it started.
         answered: seconds since failed nodes last answered it, by pod number.
+        history: replication id, up to `offset`.
+        snapshot: replication id and offset of the snapshot that a primary loaded; empty if it is unknown.
         syncing: whether a replica runs a full sync.
         copied: whether the status records that the replica has had all data of its primary.
         had_keys: whether the status records that this copy had keys.
@@ -96,6 +98,8 @@ class At:
     link: str = ""
     unlinked_seconds: float = 0.0
     answered: Mapping[int, float] = field(default_factory=dict)
+    history: str = "h"
+    snapshot: tuple[str, int] = ("", -2)
     syncing: bool = False
     copied: bool = True
     had_keys: bool = False
@@ -266,6 +270,9 @@ def report_of(at: tuple[At, ...], number: int) -> NodeReport:
         answered={node_id(other): seconds for other, seconds in spot.answered.items()},
         syncing=spot.syncing,
         offset=spot.offset,
+        history=spot.history,
+        former_history=spot.snapshot[0],
+        forked_at=spot.snapshot[1] + 1,
         run_id=f"run-{number}",
         replicas=tuple(_followers(at, number)),
         strays=dict(spot.strays or {}),

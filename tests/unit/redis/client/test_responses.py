@@ -140,6 +140,12 @@ def test_replication_state_of_primary_and_replica() -> None:
     assert valkey.replicas == ()
 
 
+def test_history_that_a_primary_continues() -> None:
+    lines = "master_replid:aa\r\nmaster_replid2:bb\r\nsecond_repl_offset:44\r\n"
+    found = parse_facts(f"{REDIS}{lines}")
+    assert (found.history, found.former_history, found.forked_at) == ("aa", "bb", 44)
+
+
 def test_report_combines_all_responses() -> None:
     found = report_of(REDIS, 3, "cluster_state:ok\r\ncluster_current_epoch:9\r\n", NODES, GIVEN, USER)
     assert (found.id, found.state_ok, found.epoch, found.keys, found.run_id) == (ONE, True, 9, 3, "0123")

@@ -139,6 +139,7 @@ def replicate(redis: FakeRedis, process: Process) -> None:
         if not _begins_transfer(redis, process, primary):
             return
         redis.guard.may_overwrite(redis, node, primary)
+        node.backlog = source.offset
     redis.guard.may_copy(process, primary)
     process.linked, process.since, process.requested, process.syncing = True, redis.now, 0.0, 0.0
     if (node.history, node.offset) != (source.history, source.offset):
@@ -185,6 +186,8 @@ def _accepts(process: Process, primary: Process) -> bool:
 
 def _continues(node: Node, source: Node) -> bool:
     """Whether the history of a node is a prefix of that of the source (partial resync)."""
+    if node.offset < source.backlog:
+        return False
     if node.history == source.history:
         return node.offset <= source.offset
     return bool(node.history) and node.history == source.former and node.offset <= source.forked_at

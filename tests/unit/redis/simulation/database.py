@@ -191,7 +191,10 @@ class FakeRedis:
         process.tls = tls.loaded(process.settings, process.files) if start.tls else None
         process.users = {name: set(passwords) for name, passwords in start.users.items()}
         process.run_id = fake_id("run", uid, self.begun)
-        node.history, node.offset, node.former = fake_id("history", self.begun), 0, ""
+        continued = node.saved_at if process.saves and process.continues_snapshots else ("", 0)
+        node.history = fake_id("history", self.begun)
+        node.former, node.offset = continued
+        node.forked_at = node.backlog = node.offset
         had = node.keys
         if not process.persistent:
             node.keys = dict(node.saved) if process.saves else {}
@@ -219,7 +222,7 @@ class FakeRedis:
         process = self.processes.pop(uid, None)
         if process is not None:
             if process.saves and process.runs and uid not in self.stop_missed:  # SIGTERM
-                process.node.saved = dict(process.node.keys)
+                process.node.save()
             self.guard.ended(self, process)
             self.settle(f"pod {process.pod} ended")
         node = self.disks.pop(uid, None)
@@ -235,7 +238,7 @@ class FakeRedis:
     def shut_down(self, process: Process) -> None:
         """End a server as SHUTDOWN does: with a snapshot, if it has save points."""
         if process.saves:
-            process.node.saved = dict(process.node.keys)
+            process.node.save()
         self.stop(process, "User requested shutdown...")
 
     def stop(self, process: Process, message: str) -> None:

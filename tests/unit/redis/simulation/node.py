@@ -106,7 +106,9 @@ class Node:
         migrating, importing: open slots, with the id of the other node.
         banned: time until which a forgotten node is not added again, by id.
         keys: data set, of all databases (`database_of`); `saved` is its last snapshot.
+        saved_at: replication id and offset of that snapshot; empty without one.
         history: replication id up to `offset`; `former` is the one before `forked_at`.
+        backlog: offset from which on it has the writes for a partial resync: none from before its process started.
         cluster: name of the StatefulSet.
         family: id shared by all nodes that were ever meant to form one cluster.
     """
@@ -121,10 +123,12 @@ class Node:
     banned: dict[str, float] = field(default_factory=dict)
     keys: dict[bytes, Entry] = field(default_factory=dict)
     saved: dict[bytes, Entry] = field(default_factory=dict)
+    saved_at: tuple[str, int] = ("", 0)
     history: str = ""
     offset: int = 0
     former: str = ""
     forked_at: int = 0
+    backlog: int = 0
     cluster: str = ""
     family: str = ""
     made: int = 0
@@ -197,6 +201,10 @@ class Node:
                     self.drop(1 << slot)
                 else:
                     self.importing[slot] = owner.id
+
+    def save(self) -> None:
+        """Write a snapshot (SAVE)."""
+        self.saved, self.saved_at = dict(self.keys), (self.history, self.offset)
 
     def fork_history(self, history: str) -> None:
         """Begin a new replication history; nodes with the former one up to here can resync partially."""

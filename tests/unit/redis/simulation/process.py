@@ -139,6 +139,11 @@ class Process:
         return not self.persistent and self.settings.get("save", "3600 1") != ""
 
     @property
+    def continues_snapshots(self) -> bool:
+        """Whether a primary continues the replication history of the snapshot that it loads (Redis 7.0)."""
+        return self.engine == "valkey" or not self.version.startswith("6.")
+
+    @property
     def replicates_slots(self) -> bool:
         """Whether MIGRATING and IMPORTING are replicated (Valkey 8, clusterCommandSetSlot)."""
         return self.engine == "valkey" and int(self.version.partition(".")[0]) >= 8

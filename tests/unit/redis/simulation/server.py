@@ -302,6 +302,8 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
         fields = f"ip={other.address},port={other.port},state={state}"
         lines[f"slave{number}"] = f"{fields},offset={other.node.offset if other.linked else 0},lag=0"
     lines |= {"master_replid": node.history, "master_repl_offset": node.offset, "cluster_enabled": 1}
+    lines["master_replid2"] = node.former or "0" * 40
+    lines["second_repl_offset"] = node.forked_at + 1 if node.former else -1
     for database, count in sorted(Counter(map(database_of, node.keys)).items()):
         lines[f"db{database}"] = f"keys={count},expires=0,avg_ttl=0"
     return "".join(f"{name}:{value}\r\n" for name, value in lines.items())

@@ -72,6 +72,32 @@ async def test_replicas_keep_newer_keys_than_the_last_snapshot_of_their_primary(
     assert len({process.config("repl-diskless-sync-delay") for process in redis.running}) == 1
 
 
+async def test_primary_continues_with_a_snapshot_that_is_newer_than_the_data_of_its_replica() -> None:
+    """The replica lost its link before the snapshot was saved, and reaches the primary when that has restarted."""
+    run, before = ScenarioRun(World(REDIS)), dict[bytes, Entry]()
+    await run.run_steps((cluster(6, **SNAPSHOTS),))
+    redis = run.world.database
+    assert isinstance(redis, FakeRedis)
+    primary = next(process for process in redis.running if process.node.me.slots)
+    [replica] = redis.replicas_of(primary)
+    redis.partitions = {replica.pod: 1}
+    await run.run_steps((later(60),))
+
+    def act(redis: FakeRedis) -> None:
+        redis.client.idle = True
+        before.update(values(redis))
+        primary.node.save()
+        redis.stop(primary, "killed")
+        redis.partitions.clear()
+
+    killed = ScenarioStep("the primary is killed just after it saved", lambda stage: act(stage.database))
+    await run.run_steps((unobserved(killed), later(60)))
+    assert primary.node.me.slots
+    after = values(redis)
+    assert {key for key, value in before.items() if after.get(key) != value and not value.expires} == set()
+    assert replica.linked
+
+
 async def test_snapshots_serve_again_if_all_servers_restarted() -> None:
     """No replica has newer keys than its snapshot, so that each primary continues with its own."""
     run = ScenarioRun(World(REDIS))

@@ -91,6 +91,25 @@ def test_primary_continues_with_its_snapshot_if_no_replica_has_newer_keys(copy: 
     assert "demo-3" not in released(made), "only a replica in sync counts as a copy later"
 
 
+@pytest.mark.parametrize(
+    ("snapshot", "offset", "takes_over"),
+    [
+        (("h", 1001), 1000, False),
+        (("h", 1000), 1000, True),
+        (("h", 999), 1000, True),
+        (("h", 1001), 1, True),
+        (("another", 1001), 1000, True),
+        (("", -2), 1000, True),
+    ],
+    ids=["newer snapshot", "the same", "older snapshot", "unknown offset", "another history", "before redis 7.0"],
+)
+def test_replica_that_lacks_writes_of_the_snapshot_does_not_take_over(
+    snapshot: tuple[str, int], offset: int, *, takes_over: bool
+) -> None:
+    made = planned([replace(P0, snapshot=snapshot), P1, P2, replace(WAITING, offset=offset), R1, R2], {0})
+    assert (len(of(made.actions, "FailOver")), "demo-0" in released(made)) == (int(takes_over), not takes_over)
+
+
 def test_replica_without_a_majority_of_the_primaries_does_not_take_over_yet() -> None:
     made = planned([P0, P1, P2, WAITING, R1, R2], {0}, cut_off=True)
     assert (of(made.actions, "FailOver"), released(made)) == ([], set())
