@@ -127,10 +127,10 @@ class Executor:
             Conflict: the observed state is outdated; the following chains are not executed.
             NamespaceTerminating: the following chains would be refused as well.
         """
-        changed, failed = False, list[tuple[int, ExpectedFailure]]()
+        changed, failed, known = False, list[tuple[int, ExpectedFailure]](), {**(record or {})}
         for number, actions in enumerate(chains):
             try:
-                resource, has_changed = await self._execute_chain(resource, actions, record or {})
+                resource, has_changed = await self._execute_chain(resource, actions, known)
                 changed |= has_changed
             except (errors.Conflict, errors.NamespaceTerminating):
                 raise
@@ -142,7 +142,7 @@ class Executor:
         return Execution(changed, resource, *(failed[0] if failed else ()))
 
     async def _execute_chain(
-        self, resource: Obj, actions: Sequence[Action], record: Mapping[str, str]
+        self, resource: Obj, actions: Sequence[Action], record: dict[str, str]
     ) -> tuple[Obj, bool]:
         changed, is_current, seen = False, False, dict[int, Obj]()
         for number, action in enumerate(actions):
@@ -341,9 +341,12 @@ class Executor:
         return True
 
     async def _prepare_secrets(
-        self, resource: Obj, actions: Sequence[Action], record: Mapping[str, str]
+        self, resource: Obj, actions: Sequence[Action], record: dict[str, str]
     ) -> tuple[Obj, dict[int, Obj]]:
         """Create missing Secrets without content, and record their UIDs before they get content.
+
+        Args:
+            record: the record to write, which gets these UIDs: a later chain would write the former ones otherwise.
 
         Returns:
             The resource with the record in its status, and the Secrets that the actions fill, by number of the action.
@@ -364,6 +367,7 @@ class Executor:
                 created[seen["metadata"]["name"]] = seen["metadata"]["uid"]
         if created:
             resource = await self._record(resource, {secret_provenance.RECORD: {**record, **created}})
+            record |= created
         return resource, found
 
     async def _create_blank(self, resource: Obj, action: WriteSecret) -> Obj:

@@ -168,6 +168,20 @@ async def test_restored_secret_is_used_once_the_author_of_the_resource_consents(
     assert resource_of(world)["status"][RECORD]["cache-auth"] == restored["metadata"]["uid"]
 
 
+async def test_deleted_secrets_are_created_and_recorded_again(operated: Operated) -> None:
+    """Steps that depend on nothing in each other create some of them in the same pass, each with its record."""
+    world = World(operated.subject)
+    await play(world, operated.plain(**operated.secure))
+    deleted = set(secrets_of(world)) - {"cache-auth"}  # the password that servers accept
+    for name in deleted:
+        user(world).delete(SECRET, NAMESPACE, name)
+    await resynced(world)
+    assert condition(resource_of(world), conditions.READY)["status"] == "True"
+    assert deleted <= set(secrets_of(world))
+    recorded = {name: secret["metadata"]["uid"] for name, secret in secrets_of(world).items()}
+    assert resource_of(world)["status"][RECORD] == recorded
+
+
 async def test_resource_of_an_earlier_release_is_upgraded_without_an_outage(operated: Operated) -> None:
     world = World(operated.subject)
     await play(world, operated.plain(**operated.secure))

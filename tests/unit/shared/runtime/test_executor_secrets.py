@@ -47,9 +47,9 @@ def issue(lab: Lab, how: Any) -> None:
     object.__setattr__(executor._controller, "issue", how)
 
 
-def secret(lab: Lab, **data: str) -> Obj:
+def secret(lab: Lab, name: str = "a", /, **data: str) -> Obj:
     encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
-    return lab.own.object(SECRET, "a", component="box", data=encoded)
+    return lab.own.object(SECRET, name, component="box", data=encoded)
 
 
 def stored(lab: Lab) -> dict[str, str]:
@@ -242,6 +242,17 @@ async def test_uid_is_recorded_before_a_secret_has_content(lab: Lab) -> None:
     assert record(lab) == {"a": lab.user_client.get(SECRET, NAMESPACE, "a")["metadata"]["uid"]}
     written = [(write.verb, write.kind, write.subresource) for write in lab.server.log.all_writes[-3:]]
     assert written == [("APPLY", "Secret", ""), ("PATCH", "Box", "status"), ("APPLY", "Secret", "")]
+
+
+async def test_chains_that_create_one_secret_each_keep_the_records_of_each_other(lab: Lab) -> None:
+    """Another client deleted Secrets of the operator: the plan's record has their former UIDs."""
+    former = {"a": "former-a", "b": "former-b", "c": "kept"}
+    lab.box = lab.user_client.merge(BOX, NAMESPACE, "a", {"status": {"secrets": former}}, subresource="status")
+    chains = [[WriteSecret(secret(lab, name, key="one"), None)] for name in ("a", "b")]
+    done = await lab.harness.reconciler._executor.execute(lab.box, chains, former)
+    assert done.failure is None
+    made = {name: lab.user_client.get(SECRET, NAMESPACE, name)["metadata"]["uid"] for name in ("a", "b")}
+    assert record(lab) == {**made, "c": "kept"}
 
 
 async def test_secret_of_unknown_origin_is_neither_used_nor_changed(lab: Lab) -> None:
