@@ -115,6 +115,21 @@ class Instance:
         return self.member is None and bool(self.disk) and self.disk == self.recorded
 
 
+@dataclass(frozen=True, slots=True)
+class ClientUser:
+    """etcd's user for applications.
+
+    Attributes:
+        accepted: whether it reads keys with the password of its Secret.
+        roles: roles of the user, if it was not accepted; None if it does not exist.
+        is_own: whether the operator may replace it: it does not exist, or the operator created it.
+    """
+
+    accepted: bool
+    roles: tuple[str, ...] | None = None
+    is_own: bool = True
+
+
 @dataclass(frozen=True)
 class Observed:
     """Observed state of an EtcdCluster.
@@ -136,6 +151,7 @@ class Observed:
         auth_enabled: whether authentication is enabled; None if unknown.
         denied: error of the members if they reject all passwords of the operator; empty otherwise.
         former_password: whether root's password is not that of the user's Secret; `secrets.access` has the valid one.
+        client: the user for applications; None if it is unknown, or not offered.
         job_pods: pods that work for the cluster without being a member (restore, recovery), by name.
         stray_pods: other pods with the cluster's labels, by name: without this controller, their results prove nothing.
         backup: snapshots of the cluster.
@@ -159,6 +175,7 @@ class Observed:
     auth_enabled: bool | None = None
     denied: str = ""
     former_password: bool = False
+    client: ClientUser | None = None
     job_pods: Mapping[str, Obj] = field(default_factory=dict)
     stray_pods: Mapping[str, Obj] = field(default_factory=dict)
     backup: BackupView = field(default_factory=BackupView)

@@ -16,7 +16,7 @@ from typing import TypeVar
 from operators.etcd import empty_directory, observe
 from operators.etcd.api.resource import API, EtcdCluster
 from operators.etcd.backup import view
-from operators.etcd.client.errors import Denied, EtcdError
+from operators.etcd.client.errors import Denied, EtcdError, Unauthenticated
 from operators.etcd.client.server import Access, Connect, EndpointStatus, HashKV, Member, Members, Server
 from operators.etcd.empty_directory import EmptyStarts
 from operators.etcd.membership.corruption import suspected
@@ -25,8 +25,8 @@ from operators.etcd.membership.volume_record import own_records
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import SEED, founded, successor
 from operators.etcd.objects.names import DATA
-from operators.etcd.observe import Instance, Observed
-from operators.etcd.security.secrets import read
+from operators.etcd.observe import ClientUser, Instance, Observed
+from operators.etcd.security.secrets import CLIENT, CLIENT_ROLE, read
 from operators.etcd.steps.credentials import other_credentials
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
@@ -112,6 +112,43 @@ async def _with_hidden(
 
 
 async def _query(connect: Connect, resource: EtcdCluster, before: Observed, kube: Kube) -> Observed:
+    """Query the members, and etcd's user for applications."""
+    seen = await _query_as_root(connect, resource, before, kube)
+    password, voter = seen.secrets.client_password, next(iter(seen.healthy_voters), None)
+    if not seen.auth_enabled or seen.denied or not password or voter is None:
+        return seen
+    endpoint, access = observe.endpoint(resource, voter), _access(resource, seen, voter)
+    root, client = (connect(endpoint, each) for each in (access, _as_client(access, password)))
+    try:
+        return dataclasses.replace(seen, client=await _client_user(root, client))
+    finally:
+        await asyncio.gather(root.aclose(), client.aclose())
+
+
+def _as_client(access: Access, password: str) -> Access:
+    return dataclasses.replace(access, user=CLIENT, password=password) if access.user else access
+
+
+async def _client_user(root: Server, client: Server) -> ClientUser | None:
+    """Log in as the user for applications; only if etcd denies that, read its roles, which is an entry of Raft's log.
+
+    etcd denies an unknown user, a wrong password and a lack of permission. A user is the operator's if it has the
+    operator's role or accepts the password that only the operator generated; the latter, when the operator stopped
+    before it granted the role.
+    """
+    answer = await _answer(client.is_compacted(_FIRST_REVISION))
+    if not isinstance(answer, EtcdError):
+        return ClientUser(accepted=True)
+    if not isinstance(answer, Denied) or isinstance(answer, Unauthenticated):  # its token was outdated twice
+        return None
+    login, roles = await asyncio.gather(_answer(client.authenticate()), _answer(root.roles(CLIENT)))
+    if isinstance(roles, EtcdError) or (isinstance(login, EtcdError) and not isinstance(login, Denied)):
+        return None
+    is_own = roles is None or CLIENT_ROLE in roles or login is None
+    return ClientUser(accepted=False, roles=roles, is_own=is_own)
+
+
+async def _query_as_root(connect: Connect, resource: EtcdCluster, before: Observed, kube: Kube) -> Observed:
     """Query the members with the password of the user's Secret, or else with the others that may be valid."""
     async with _connected(connect, resource, before) as servers:
         seen = await _query_members(resource, before, servers)

@@ -32,7 +32,15 @@ from operators.etcd.steps.availability import (
 from operators.etcd.steps.backup_schedule import schedule_backups
 from operators.etcd.steps.connection_secret import claim_name, connection, ensure_connection
 from operators.etcd.steps.corruption import replace_corrupt_member
-from operators.etcd.steps.credentials import ensure_auth, lasts, provide_password, require_access, store_password
+from operators.etcd.steps.credentials import (
+    ensure_auth,
+    ensure_client_user,
+    lasts,
+    provide_client_password,
+    provide_password,
+    require_access,
+    store_password,
+)
 from operators.etcd.steps.former_data import delete_former_data, report_kept_volumes
 from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_stray_pods, refuse_unknown_members
 from operators.etcd.steps.lost_authority import restart_distrusting
@@ -101,6 +109,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             partial(refuse_unproven_secrets, self._own_secrets),  # content that the operator did not write
             partial(keep_secret_owners, self._own_secrets),  # labels and owner references, which follow from the spec
             partial(provide_password, settings),  # a generated one, if the spec names no Secret
+            partial(provide_client_password, settings),  # of the user for applications
             partial(create_secrets, settings),  # certificates before pods
             require_secrets,  # Secrets that members need to start; running ones are not changed
             partial(ensure_services, settings),  # DNS names before pods: members find each other by them
@@ -120,6 +129,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
         return (
             (partial(admit_operator, settings),),  # to pods that it may have to repair
             (partial(ensure_connection, settings),),  # a copy for clients, on which no member depends
+            (ensure_client_user,),  # before root's password changes, with which it is set
             (partial(schedule_backups, settings),),  # regardless of any other problem
             (partial(refuse_unproven_writes, self._own_secrets, renew),),  # certificates, before they expire
             (partial(refuse_unproven_writes, self._own_secrets, store),),  # the operator is never locked out

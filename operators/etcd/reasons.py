@@ -67,14 +67,23 @@ BUCKET_MISSING = REASONS.add(
 CHANGING_PASSWORD = REASONS.add(
     "ChangingPassword",
     Severity.NORMAL,
-    "The operator changes the password of root to that of the Secret.",
+    "The operator changes the password of root, or of the user for applications, to that of the Secret.",
     ("Changing the password of {user} to that of Secret {root_secret_name}; until then the former one is valid."),
+    "Setting user {user} in etcd, with the password of Secret {name}.",
 )
 CHECKING_AUTH = REASONS.add(
     "CheckingAuth",
     Severity.NORMAL,
     "The operator does not know yet whether authentication is enabled in etcd.",
     "Reading whether authentication is enabled in etcd, and root's password.",
+)
+CLIENT_USER_TAKEN = REASONS.add(
+    "ClientUserTaken",
+    Severity.ACTION,
+    "The resource is ready, but etcd has a user client that the operator did not create and does not give to clients.",
+    "etcd has a user {user} that the operator did not create (it lacks the role {role}), so its password was not "
+    "changed, and Secret {name} gives no such user to applications. Delete the user (etcdctl user delete {user}), or "
+    "set spec.auth.connectAs to root.",
 )
 CLUSTER_INVALID = REASONS.add(
     "ClusterInvalid",

@@ -61,6 +61,7 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "restore": restore_status(resource, seen),
         "backup": backup_status(resource, seen, now),
     }
+    found["connectAs"] = connection_secret.connects_as(settings, resource, seen)
     present = connection_secret.connection(resource, seen)
     found |= connection.status(own, COMPONENT, present, seen.connection, resource.reported)
     return {name: value for name, value in found.items() if value is not None}

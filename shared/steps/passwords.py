@@ -64,6 +64,7 @@ class GeneratedPassword:
         may_rotate: whether the present password is stored elsewhere until servers have the new one.
         key: key of the text.
         around: text before and after the password.
+        secret: name of the Secret; empty for that of the resource (`secret_name`).
     """
 
     own: Owner
@@ -76,10 +77,11 @@ class GeneratedPassword:
     may_rotate: bool
     key: str = PASSWORD_KEY
     around: tuple[str, str] = field(default=("", ""), repr=False)
+    secret: str = ""
 
     @property
     def name(self) -> str:
-        return secret_name(self.own.name)
+        return self.secret or secret_name(self.own.name)
 
     @property
     def present(self) -> str:

@@ -68,6 +68,11 @@ CLAIMS: dict[str, list[str]] = {
     ],
     "clients | database": [f"{POLICIES}::test_clients_are_restricted_to_those_that_the_spec_admits"],
     "`network": [f"{POLICIES}::test_clients_are_restricted_to_those_that_the_spec_admits"],
+    "Applications of an EtcdCluster get": [
+        f"{UNIT}/etcd/simulation/test_client_user.py::test_applications_get_a_user_that_only_reads_and_writes_keys",
+        f"{UNIT}/etcd/simulation/test_client_user.py::test_applications_get_root_only_if_the_spec_requests_it",
+        "tests/containers/etcd/test_access.py::test_user_for_applications_reads_and_writes_keys_and_nothing_else",
+    ],
     "node | node": [f"{POLICIES}::test_peer_ports_admit_only_the_pods_of_the_resource_and_the_operator"],
     "Replicas of Redis authenticate with": [
         f"{UNIT}/redis/simulation/test_replication_links.py"

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from operators.etcd.api.spec import DEFAULT_VERSION, EtcdClusterSpec
 from operators.etcd.api.versions import Version, upgrade_refusal
-from operators.etcd.api.warnings import data_loss_of, notes_for, warnings_for
+from operators.etcd.api.warnings import data_loss_of, notes_for, warnings_for, warnings_of_root
 from shared.api.crd import READY_MESSAGE, READY_REASON, PrinterColumn, Resource, Scale
 from shared.api.rules import NAMES_A_SET
 from shared.api.spec import (
@@ -208,6 +208,13 @@ class EtcdClusterStatus(Status):
     restore: RestoreStatus | None = Field(None, description="Restore of the initial data.")
     backup: BackupStatus | None = Field(None, description="Scheduled snapshots.")
     binding: Binding | None = Field(None, description=BINDING)
+    connect_as: str | None = Field(
+        None,
+        description=(
+            "User that the Secret NAME-connection gives to applications while authentication is enabled. It stays "
+            "until spec.auth.connectAs names another one."
+        ),
+    )
     secrets: SecretsRecord = Field(default_factory=dict)
     last_defragmentation: Time | None = Field(
         None, description="Time up to which spec.defragmentation.schedule was followed."
@@ -349,6 +356,12 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
         return (self.spec.recovery.release or "") if self.spec.recovery is not None else ""
 
     @property
+    def connect_as(self) -> str:
+        """User for applications: that of the spec, or else the recorded one; empty if there is none."""
+        requested = self.spec.auth.connect_as if self.spec.auth is not None else None
+        return requested or self.reported.get("connectAs") or ""
+
+    @property
     def recorded_version(self) -> Version | None:
         """Lowest version that a member was last observed to run; None if there is none."""
         version = self.reported.get("version")
@@ -389,7 +402,8 @@ def review(new: Obj, old: Obj | None) -> Review:
     if errors := validate(resource, before):
         return Review(errors=tuple(errors))
     data_loss = [] if before is None else data_loss_of(resource.spec, before.spec, before.recorded_version)
-    return Review(warnings=(*warnings_for(resource.spec), *data_loss), notes=tuple(notes_for(resource.spec)))
+    warnings = (*warnings_for(resource.spec), *warnings_of_root(resource.spec, resource.connect_as), *data_loss)
+    return Review(warnings=warnings, notes=tuple(notes_for(resource.spec)))
 
 
 def _mismatch(resource: EtcdCluster) -> list[str]:

@@ -215,6 +215,15 @@ class Auth(SpecModel):
             "root's password was changed in etcd, store it in the key previousPassword."
         ),
     )
+    connect_as: Literal["client", "root"] | None = Field(
+        None,
+        description=(
+            "User that the Secret NAME-connection gives to applications. client: reads and writes all keys, with a "
+            "password that the operator generates in the Secret NAME-client-password. root: has all permissions, also "
+            "on users, members and snapshots; for applications that manage these. Default: client. Applications that "
+            "already have root (status.connectAs) keep it until the field is set."
+        ),
+    )
 
 
 class Backup(SpecModel):

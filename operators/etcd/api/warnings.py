@@ -18,6 +18,21 @@ def warnings_for(spec: EtcdClusterSpec) -> list[str]:
     return [*_of_size(spec), *_of_storage(spec), *_of_version(spec), *_of_safety(spec), *stops]
 
 
+def warnings_of_root(spec: EtcdClusterSpec, connect_as: str) -> list[str]:
+    """Return the warning about applications that have root although the spec does not request it.
+
+    Args:
+        connect_as: user for applications, by the spec or the status.
+    """
+    auth = spec.auth
+    if auth is None or not auth.enabled or auth.connect_as is not None or connect_as != "root":
+        return []
+    return [
+        "spec.auth.connectAs: is not set, and the Secret NAME-connection still gives root to applications. Set client, "
+        "and then rotate root's password; or set root, if they manage users, members or snapshots."
+    ]
+
+
 def notes_for(spec: EtcdClusterSpec) -> list[str]:
     """Return a clause for each setting that many plain clusters lack, and for advisories."""
     # Without compaction, every former value is kept, and members compare only compacted data.

@@ -227,6 +227,29 @@ class ChangePassword(EtcdCall):
         return f"change the password of {self.user}"
 
 
+@dataclass(frozen=True, slots=True)
+class ReplaceUser(EtcdCall):
+    """Create or replace a user, with one role that may read and write all keys.
+
+    Attributes:
+        found: roles of the user as observed, when it was the operator's; None if it did not exist.
+    """
+
+    user: str
+    password: str = field(repr=False)
+    role: str
+    found: tuple[str, ...] | None
+
+    async def carry_out(self, server: Server, _: Members, /) -> None:
+        roles = await server.roles(self.user)
+        if roles != self.found and self.role not in (roles or ()):
+            raise Refused(f"User {self.user} was changed in the meantime: the operator checks again whether to {self}.")
+        await server.replace_user(self.user, self.password, self.role)
+
+    def __str__(self) -> str:
+        return f"set user {self.user}"
+
+
 async def execute(connect: Connect, call: Call) -> None:
     """Execute a call at the first endpoint that answers.
 

@@ -191,12 +191,7 @@ class Gateway:
         _tokens.put(self._key, await self._token(self._access.user, self._access.password))
 
     async def enable_auth(self, user: str, password: str) -> None:
-        with _tolerate("user name not found"):
-            await self._request("auth/user/delete", dict, CHANGE_TIMEOUT_SECONDS, name=user)
-        with _tolerate("role name already exists"):
-            await self._request("auth/role/add", dict, CHANGE_TIMEOUT_SECONDS, name=_ROOT)
-        await self._request("auth/user/add", dict, CHANGE_TIMEOUT_SECONDS, name=user, password=password)
-        await self._request("auth/user/grant", dict, CHANGE_TIMEOUT_SECONDS, user=user, role=_ROOT)
+        await self.replace_user(user, password, _ROOT)
         await self._request("auth/enable", dict, CHANGE_TIMEOUT_SECONDS)
 
     async def disable_auth(self) -> None:
@@ -204,6 +199,25 @@ class Gateway:
 
     async def change_password(self, user: str, password: str) -> None:
         await self._request("auth/user/changepw", dict, CHANGE_TIMEOUT_SECONDS, name=user, password=password)
+
+    async def roles(self, user: str) -> tuple[str, ...] | None:
+        try:
+            return await self._request("auth/user/get", responses.roles, name=user)
+        except Refused as error:
+            if _NO_USER in str(error):
+                return None
+            raise
+
+    async def replace_user(self, user: str, password: str, role: str) -> None:
+        with _tolerate(_NO_USER):
+            await self._request("auth/user/delete", dict, CHANGE_TIMEOUT_SECONDS, name=user)
+        with _tolerate("role name already exists"):
+            await self._request("auth/role/add", dict, CHANGE_TIMEOUT_SECONDS, name=role)
+        if role != _ROOT:
+            every_key = {"permType": "READWRITE", "key": _NOTHING, "range_end": _NOTHING}
+            await self._request("auth/role/grant", dict, CHANGE_TIMEOUT_SECONDS, name=role, perm=every_key)
+        await self._request("auth/user/add", dict, CHANGE_TIMEOUT_SECONDS, name=user, password=password)
+        await self._request("auth/user/grant", dict, CHANGE_TIMEOUT_SECONDS, user=user, role=role)
 
     async def aclose(self) -> None:
         await self._wire.aclose()
@@ -264,6 +278,7 @@ class Gateway:
 
 
 _COMPACTED = "revision has been compacted"
+_NO_USER = "user name not found"
 
 
 @contextmanager

@@ -212,6 +212,11 @@ def token(answer: Any) -> str:
     return found
 
 
+def roles(answer: Any) -> tuple[str, ...]:
+    """Parse /v3/auth/user/get."""
+    return tuple(map(_text, _few(answer.get("roles", ()), MAX_TEXTS)))
+
+
 def piece(line: bytes) -> tuple[bytes, int]:
     """Parse a line of /v3/maintenance/snapshot: some bytes, and the number of remaining bytes."""
     result = decode(line)["result"]

@@ -281,6 +281,15 @@ class Server(Protocol):
 
     async def change_password(self, user: str, password: str) -> None: ...
 
+    async def roles(self, user: str) -> tuple[str, ...] | None:
+        """Return the roles of a user; None if it does not exist. Each request is an entry of Raft's log."""
+
+    async def replace_user(self, user: str, password: str, role: str) -> None:
+        """Create the user with this password and only this role; a role other than root may read and write all keys.
+
+        An existing user of this name is replaced, with its roles, and its tokens end.
+        """
+
     async def aclose(self) -> None:
         """Close the connections."""
 

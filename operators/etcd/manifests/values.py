@@ -15,7 +15,7 @@ class EtcdRbac(RbacValues):
     write_secrets: bool = Field(
         True,
         description="Allow the operator to create and update Secrets by name, which clusters with TLS or auth "
-        "need: certificates of tls.mode self, copies of those of certManager and secret, and the password of root; and "
+        "need: certificates of tls.mode self, copies of those of certManager and secret, and passwords of users; and "
         "the connection Secrets of clients. If false, it only reads the Secrets that resources name, writes no "
         "connection Secrets, refuses auth without a Secret, and reports clusters with TLS as Forbidden.",
     )

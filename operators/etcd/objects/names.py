@@ -132,6 +132,13 @@ def credentials_secret(resource: EtcdCluster) -> str:
     return f"{resource.name}-operator-auth"
 
 
+def client_password_secret(resource: EtcdCluster) -> str:
+    """Return the Secret with the password of the user `client`; empty if applications get root, or no user."""
+    auth = resource.spec.auth
+    is_offered = auth is not None and auth.enabled and resource.spec.connection_secret
+    return f"{resource.name}-client-password" if is_offered and resource.connect_as != "root" else ""
+
+
 def peer_copy(resource: EtcdCluster) -> str:
     """Return the operator's copy of the peer Secret, which members mount with tls.mode certManager or secret."""
     return f"{resource.name}-peer-mounted"

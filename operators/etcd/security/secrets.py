@@ -36,6 +36,12 @@ from shared.steps.passwords import own_secret
 USER = "root"
 """User of etcd with all permissions: authentication cannot be enabled without it."""
 
+CLIENT = "client"
+"""User of etcd for applications."""
+
+CLIENT_ROLE = "etcd.ydzs.io/client"
+"""Role of that user, on all keys. Only the operator gives this name, so a user `client` with it is the operator's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Issuers:
@@ -79,6 +85,7 @@ class Secrets:
         previous_password: former password of root; empty if not given.
         stored: passwords of root that the operator stored itself: the valid one, or while it is changed, both.
         password_secret: name of the Secret with the password in `access`; empty without one.
+        client_password: generated password of the user `client`; empty if there is none.
         mounts: Secrets that members mount.
         originals: Secrets that members mount instead if a former version of the operator created their pods: those of
             the issuer itself.
@@ -95,6 +102,7 @@ class Secrets:
     previous_password: str = field(default="", repr=False)
     stored: tuple[str, ...] = field(default=(), repr=False)
     password_secret: str = ""
+    client_password: str = field(default="", repr=False)
     mounts: MountedSecrets = field(default_factory=MountedSecrets)
     originals: MountedSecrets = field(default_factory=MountedSecrets)
     copies: tuple[CopiedCertificate, ...] = ()
@@ -140,6 +148,7 @@ def made_secrets(resource: EtcdCluster) -> set[str]:
     if auth is not None:
         made.add(resources.credentials_secret(resource))
         made |= set() if auth.root_secret_name else {resources.root_secret(resource)}
+        made |= {resources.client_password_secret(resource)} - {""}
     certificates = _certificates(resource) if resource.spec.tls.mode == "self" else ()
     return made | {*certificates} | former_secrets(resource)
 
@@ -149,7 +158,7 @@ def names(resource: EtcdCluster) -> set[str]:
     copies = (copy for _, copy, _, _ in _sources(resource))
     has_auth = resource.spec.auth is not None
     known = (resources.root_secret(resource), resources.credentials_secret(resource)) if has_auth else ()
-    return {*_certificates(resource), *copies, *known}
+    return {*_certificates(resource), *copies, *known, resources.client_password_secret(resource)} - {""}
 
 
 def root_secret(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Obj | None:
@@ -174,6 +183,7 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
     copies, certificate_problem = _copies(resource, found)
     previous = content_of(root_secret(resource, found)).get(PREVIOUS_PASSWORD_KEY, "")
     access, password_secret = _access(resource, found, copies, stored)
+    for_clients = own_secret(resource.uid, resource.name, "etcd", found.get(resources.client_password_secret(resource)))
     return Secrets(
         password_problem=_password_problem(resource, found),
         certificate_problem=certificate_problem,
@@ -181,6 +191,7 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
         previous_password=previous,
         stored=stored,
         password_secret=password_secret,
+        client_password=content_of(for_clients).get(PASSWORD_KEY, ""),
         mounts=_mounts(resource, found, copies),
         originals=_originals(resource, found),
         copies=copies,

@@ -8,6 +8,8 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.objects import names, services
 from operators.etcd.objects.names import CLIENT_PORT, COMPONENT
+from operators.etcd.security.secrets import CLIENT, USER
+from operators.etcd.steps.credentials import user_for_clients
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.runtime.plan import PASS, Step
 from shared.runtime.settings import Settings
@@ -33,16 +35,28 @@ def ensure_connection(settings: Settings, resource: EtcdCluster, seen: Assessmen
 def connection(resource: EtcdCluster, seen: Assessment) -> Connection:
     """Return what a client needs to connect: with the password that etcd accepts now."""
     host = f"{names.client_service_name(resource)}.{resource.namespace}.svc"
-    values = _credentials(seen) | _certificates(resource, seen) | {"endpoints": _endpoints(resource, seen)}
+    values = _credentials(resource, seen) | _certificates(resource, seen) | {"endpoints": _endpoints(resource, seen)}
     return Connection("etcd", host, CLIENT_PORT, f"{names.scheme(resource)}://{host}:{CLIENT_PORT}", values)
 
 
-def _credentials(seen: Assessment) -> dict[str, str | None]:
+def _credentials(resource: EtcdCluster, seen: Assessment) -> dict[str, str | None]:
     """Return user and password; unknown until etcd has answered whether it requires them, and has accepted them."""
     if seen.auth_enabled is None or seen.denied:
         return credentials(None, None)
-    access = seen.secrets.access
-    return credentials(access.user or None, access.password or None) if seen.auth_enabled else credentials("", "")
+    if not seen.auth_enabled:
+        return credentials("", "")
+    secrets = seen.secrets
+    if user_for_clients(resource, seen) == USER:
+        return credentials(secrets.access.user or None, secrets.access.password or None)
+    is_accepted = seen.client is not None and seen.client.accepted
+    return credentials(CLIENT, secrets.client_password) if is_accepted else credentials(None, None)
+
+
+def connects_as(settings: Settings, resource: EtcdCluster, seen: Assessment) -> str | None:
+    """Return the user to record for applications; the recorded one while they need none, or that is unknown."""
+    auth, reported = resource.spec.auth, resource.reported.get("connectAs")
+    is_offered = auth is not None and auth.enabled and resource.spec.connection_secret and settings.write_secrets
+    return user_for_clients(resource, seen) if is_offered and seen.auth_enabled and not seen.denied else reported
 
 
 def _certificates(resource: EtcdCluster, seen: Assessment) -> dict[str, str | None]:

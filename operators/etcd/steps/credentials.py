@@ -7,6 +7,10 @@ The password in etcd may differ from the user's Secret: the Secret was changed, 
 was restored. The operator then tries the other passwords that it knows (`other_credentials`). If etcd accepts one, the
 operator sets the password of the user's Secret. If etcd accepts none, only a user can know the password: `Denied`.
 
+Applications get the user `client`, which may only read and write keys, unless the spec requests root for them. The
+password is generated and stored first, then set in etcd, and published once etcd has accepted it. As root, the operator
+can set it again at any time. A user `client` that the operator did not create stays as it is.
+
 Without spec.auth, the operator disables authentication that it had enabled. If a user enabled it in etcd, the operator
 can no longer read the cluster, and reports that.
 """
@@ -18,13 +22,20 @@ from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
-from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth
+from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth, ReplaceUser
 from operators.etcd.client.server import Access
 from operators.etcd.objects import names
 from operators.etcd.objects.names import COMPONENT
 from operators.etcd.observe import Observed
-from operators.etcd.reasons import CHANGING_PASSWORD, CHECKING_AUTH, DENIED, DISABLING_AUTH, ENABLING_AUTH
-from operators.etcd.security.secrets import USER, Secrets, root_secret
+from operators.etcd.reasons import (
+    CHANGING_PASSWORD,
+    CHECKING_AUTH,
+    CLIENT_USER_TAKEN,
+    DENIED,
+    DISABLING_AUTH,
+    ENABLING_AUTH,
+)
+from operators.etcd.security.secrets import CLIENT, CLIENT_ROLE, USER, Secrets, root_secret
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET
@@ -106,7 +117,8 @@ def provide_password(settings: Settings, resource: EtcdCluster, seen: Assessment
     if auth is None or not auth.enabled or auth.root_secret_name:
         return PASS
     own = names.owner(resource, settings.operator)
-    known = (*stored, connection.known_credentials(own, COMPONENT, seen.connection)[1])
+    user, published = connection.known_credentials(own, COMPONENT, seen.connection)
+    known = (*stored, *([published] if user == USER else ()))
     generated = GeneratedPassword(
         own=dataclasses.replace(own, lasting=lasts(resource)),
         component=COMPONENT,
@@ -126,6 +138,62 @@ def provide_password(settings: Settings, resource: EtcdCluster, seen: Assessment
         )
         return Step.wait(GENERATING_PASSWORD, message, warning=True, requeue=RETRY_SECONDS)
     return generated.step(now, is_permitted=settings.write_secrets)
+
+
+def user_for_clients(resource: EtcdCluster, seen: Observed) -> str:
+    """Return the user that applications get: that of the spec, or the one that they have, or `client`.
+
+    Earlier versions gave root without a record in the status. The proof that applications have it is that their Secret,
+    which the operator wrote, has root's password.
+    """
+    published, secrets = seen.connection, seen.secrets
+    has_root = (
+        published is not None
+        and published.is_proven
+        and published.content.get(connection.USERNAME_KEY) == USER
+        and published.content.get(PASSWORD_KEY) in {secrets.access.password, *secrets.stored}
+    )
+    return USER if resource.connect_as == USER or (not resource.connect_as and has_root) else CLIENT
+
+
+def provide_client_password(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
+    """Keep the Secret with the generated password of the user for applications, once etcd requires one."""
+    name = names.client_password_secret(resource)
+    is_needed = name and settings.write_secrets and seen.auth_enabled and not seen.denied
+    if not is_needed or user_for_clients(resource, seen) != CLIENT:
+        return PASS
+    own = names.owner(resource, settings.operator)
+    user, published = connection.known_credentials(own, COMPONENT, seen.connection)
+    generated = GeneratedPassword(
+        own=own,
+        component=COMPONENT,
+        at="spec.auth.connectAs",
+        user=CLIENT,
+        found=seen.secrets.found.get(name),
+        request=annotation(resource.obj, ROTATE),
+        recovered=published if user == CLIENT else "",
+        may_rotate=True,
+        secret=name,
+    )
+    return generated.step(now, is_permitted=True)
+
+
+def ensure_client_user(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+    """Create the user for applications, or set the password of its Secret; only a user that the operator created."""
+    user, name = seen.client, names.client_password_secret(resource)
+    if user is None or user.accepted or user_for_clients(resource, seen) != CLIENT:
+        return PASS
+    if not user.is_own:
+        return Step.note(
+            CLIENT_USER_TAKEN,
+            f"etcd has a user {CLIENT} that the operator did not create (it lacks the role {CLIENT_ROLE}), so its "
+            f"password was not changed, and Secret {connection.secret_name(resource.name)} gives no such user to "
+            f"applications. Delete the user (etcdctl user delete {CLIENT}), or set spec.auth.connectAs to root.",
+        )
+    message = f"Setting user {CLIENT} in etcd, with the password of Secret {name}."
+    password, access = seen.secrets.client_password, seen.secrets.access
+    call = ReplaceUser(seen.endpoints, access, CLIENT, password, CLIENT_ROLE, user.roles)
+    return Step.wait(CHANGING_PASSWORD, message, call)
 
 
 def lasts(resource: EtcdCluster) -> bool:

@@ -470,7 +470,9 @@ def _is_left(obj: Obj) -> bool:
     Such as an emptied connection Secret, and generated passwords.
     """
     instance = accessors.label(obj, "app.kubernetes.io/instance")
-    generated = obj["metadata"]["name"] in (f"{instance}-auth", f"{instance}-operator-auth")
+    generated = obj["metadata"]["name"] in tuple(
+        f"{instance}-{name}" for name in ("auth", "operator-auth", "client-password")
+    )
     return generated or (_is_connection(obj) and not obj.get("data"))
 
 

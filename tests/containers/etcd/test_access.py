@@ -6,12 +6,14 @@ import asyncio
 import base64
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from operators.etcd.api.resource import API
 from operators.etcd.assessment import Assessment
-from operators.etcd.client.commands import AddLearner, ChangePassword, DisableAuth, EnableAuth, execute
+from operators.etcd.client import responses
+from operators.etcd.client.commands import AddLearner, ChangePassword, DisableAuth, EnableAuth, ReplaceUser, execute
 from operators.etcd.client.errors import Denied, EtcdError, Refused, Unauthenticated, Unreachable
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.http import Wire
@@ -19,6 +21,7 @@ from operators.etcd.client.server import Access
 from operators.etcd.objects import names
 from operators.etcd.observer import observer
 from operators.etcd.operator import clusters
+from operators.etcd.security.secrets import CLIENT, CLIENT_ROLE
 from operators.etcd.steps.credentials import ensure_auth
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube
@@ -109,6 +112,69 @@ async def test_authentication_is_enabled_and_passwords_are_changed(etcd: Etcd, e
         await defragment(node, OPEN)
         await enable(node, ROOT)  # the user still exists, with another password
         await defragment(node, ROOT)
+
+
+@pytest.mark.commit
+async def test_user_for_applications_reads_and_writes_keys_and_nothing_else(etcd: Etcd, etcd_version: str) -> None:
+    application = Access(user=CLIENT, password="of client")
+    with etcd.cluster(etcd_version) as cluster:
+        node = await leader(cluster.nodes)
+        await enable(node)
+        call = ReplaceUser((node.endpoint(),), ROOT, CLIENT, application.password, CLIENT_ROLE, None)
+        async with node.connected(ROOT) as root, node.connected(application) as client:
+            assert await root.roles(CLIENT) is None
+            with pytest.raises(Denied, match="authentication failed"):
+                await client.is_compacted(2)
+            await execute(connect, call)
+            await execute(connect, call)  # the response was lost
+            assert await root.roles(CLIENT) == (CLIENT_ROLE,)
+            assert not await client.is_compacted(2)
+            await root.defragment()  # root's token is still valid
+
+            for refused in (
+                client.defragment(),
+                client.disable_auth(),
+                client.replace_user("other", "x", "root"),
+                client.add_learner("http://other:2380"),
+                client.move_leader(1),
+            ):
+                with pytest.raises(Denied, match="permission denied"):
+                    await refused
+            with pytest.raises(Denied, match="permission denied"):
+                assert [piece async for piece in client.snapshot()]
+
+        await require_keys(node, application)
+        changed = replace(application, password="changed")
+        await execute(connect, replace(call, password="changed", found=(CLIENT_ROLE,)))
+        await require_keys(node, changed)
+        async with node.connected(application) as client:
+            with pytest.raises(Denied, match="authentication failed"):
+                await client.authenticate()
+
+        other = Wire(node.endpoint(), OPEN)
+        token = await other.post("auth/authenticate", {"name": "root", "password": ROOT.password}, responses.token)
+        await other.post("auth/user/revoke", {"name": CLIENT, "role": CLIENT_ROLE}, dict, token=token)
+        await other.aclose()
+        async with node.connected(ROOT) as root, node.connected(changed) as client:
+            assert await root.roles(CLIENT) == ()
+            with pytest.raises(Denied, match="permission denied"):
+                await client.is_compacted(2)
+            await client.authenticate()  # the password is still right: the user is the same
+
+
+async def require_keys(node: Node, access: Access) -> None:
+    """Require that a user writes and reads the first key, the last one, and all of them."""
+    wire = Wire(node.endpoint(), OPEN)
+    login = {"name": access.user, "password": access.password}
+    token = await wire.post("auth/authenticate", login, responses.token)
+    for key in (b"\0", b"any", b"\xff\xff"):
+        text = base64.b64encode(key).decode()
+        await wire.post("kv/put", {"key": text, "value": "eA=="}, dict, token=token)
+    every: dict[str, Any] = {"key": "AA==", "range_end": "AA=="}
+    found = await wire.post("kv/range", {**every, "count_only": True}, dict, token=token)
+    assert int(found["count"]) >= 3
+    await wire.post("kv/deleterange", every, dict, token=token)
+    await wire.aclose()
 
 
 async def test_removed_authentication_is_disabled_with_the_stored_password(etcd: Etcd, etcd_version: str) -> None:

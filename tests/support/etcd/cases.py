@@ -146,6 +146,7 @@ ACCEPTED = over(
         Case("no connection Secret", {"connectionSecret": False}),
         Case("a generated password", {"auth": {}}),
         Case("a recovery without a token", {"recovery": {}}),
+        Case("applications that manage users", {"auth": {"connectAs": "root"}}),
         Case("a released recovery", {"recovery": {"confirm": "a1b2c3", "release": "a1b2c3"}}),
         Case("a release without a confirmation", {"recovery": {"release": "a1b2c3"}}),
         Case("a confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
@@ -557,6 +558,12 @@ REFUSED = over(
             {"auth": {"rootSecretName": "a" * 254}},
             "more than 253",
             "at most 253",
+        ),
+        Case(
+            "an unknown user for applications",
+            {"auth": {"connectAs": "app"}},
+            "Unsupported value",
+            "use 'client' or 'root'",
         ),
         Case(
             "snapshots without a schedule",

@@ -42,6 +42,7 @@ from tests.support.etcd.scenarios import (
 )
 from tests.support.pod_loss import delete_now
 from tests.unit.etcd.simulation.database import FakeEtcd
+from tests.unit.etcd.simulation.raft import User
 
 STORE = snapshot_stored("a.db")
 """The destination of the schedule."""
@@ -87,6 +88,7 @@ def _foreign_volume(number: int) -> ScenarioStep:
     return ScenarioStep(f"a foreign volume {number} appears", act)
 
 
+CHANGED_BY_HAND = User("theirs", ("root",))
 NO_FOREIGN_VOLUME = delete(PERSISTENT_VOLUME_CLAIM, f"data-{member(9)}")
 REFUSED = "3.5.25"
 """A version to which the operator does not downgrade."""
@@ -221,7 +223,7 @@ async def test_certificates_are_issued_while_changes_are_paused() -> None:
 def _password(run: ScenarioRun) -> str:
     etcd = run.world.database
     assert isinstance(etcd, FakeEtcd)
-    return etcd.cluster().password if etcd.cluster().auth else ""
+    return etcd.cluster().users["root"].password if etcd.cluster().auth else ""
 
 
 @pytest.mark.parametrize("version", ["3.5.21", MIDDLE])
@@ -262,7 +264,7 @@ async def test_lost_member_is_replaced_without_the_secret_of_root() -> None:
 async def test_unknown_password_is_never_circumvented() -> None:
     run = ScenarioRun(World(ETCD))
     await run.run_steps((given_password(), cluster(3, **AUTH)))
-    changed = to_etcd("a user changes the password", lambda etcd: setattr(etcd.cluster(), "password", "theirs"))
+    changed = to_etcd("a user changes the password", lambda etcd: etcd.cluster().users.update(root=CHANGED_BY_HAND))
     await run.run_steps((changed, cluster(3), unobserved(later(60))))
     assert (_ready(run)["reason"], _password(run)) == ("Denied", "theirs")
 

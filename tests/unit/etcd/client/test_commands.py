@@ -20,6 +20,7 @@ from operators.etcd.client.commands import (
     MoveLeader,
     Promote,
     Remove,
+    ReplaceUser,
     execute,
 )
 from operators.etcd.client.errors import Denied, EtcdError, NoLeader, NoSuchMember, Refused, Unhealthy, Unreachable
@@ -31,7 +32,7 @@ LEARNER = Member(7, "", ("http://demo-3.demo.cache.svc:2380",), learner=True)
 ENDPOINTS = tuple(Endpoint(f"demo-{n}", f"10.0.0.{n}", f"demo-{n}.demo.cache.svc") for n in range(3))
 OPEN = Access()
 ROOT = Access(user="root", password="first")
-READS = ("members", "status", "auth_enabled", "authenticate")
+READS = ("members", "status", "auth_enabled", "authenticate", "roles")
 """Calls that change nothing."""
 
 
@@ -49,6 +50,7 @@ class Cluster:
     members: tuple[Member, ...] = MEMBERS
     leader: int = 0
     password: str = ""
+    roles: tuple[str, ...] | None = None
     downgrade: str = ""
     failing: dict[str, tuple[EtcdError, bool]] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
@@ -132,6 +134,13 @@ class FakeServer:
 
     def _change_password(self, _: str, password: str) -> None:
         self.cluster.password = password
+
+    def _roles(self, _: str) -> tuple[str, ...] | None:
+        return self.cluster.roles
+
+    def _replace_user(self, _: str, password: str, role: str) -> None:
+        assert password == "first"
+        self.cluster.roles = (role,)
 
     def _disarm(self, _: Alarm) -> None: ...
 
@@ -260,12 +269,32 @@ async def test_call_never_changes_another_cluster_at_the_same_address(case: int)
     assert cluster.changes == []
 
 
+@pytest.mark.parametrize("observed", [None, (), ("keys", "more")])
+async def test_user_is_replaced_if_it_is_as_observed_or_has_the_role(observed: tuple[str, ...] | None) -> None:
+    cluster = Cluster(roles=observed)
+    call = ReplaceUser(ENDPOINTS, ROOT, "client", "first", "keys", observed)
+    await execute(cluster.connect, call)
+    await execute(cluster.connect, call)  # the response to the first one was lost
+    assert (cluster.roles, cluster.changes) == (("keys",), ["replace_user"] * 2)
+
+
+@pytest.mark.parametrize(("observed", "now"), [(None, ()), (None, ("reports",)), ((), ("reports",)), ((), None)])
+async def test_user_that_was_changed_in_the_meantime_is_kept(
+    observed: tuple[str, ...] | None, now: tuple[str, ...] | None
+) -> None:
+    cluster = Cluster(roles=now)
+    with pytest.raises(Refused, match="User client was changed in the meantime"):
+        await execute(cluster.connect, ReplaceUser(ENDPOINTS, ROOT, "client", "first", "keys", observed))
+    assert cluster.changes == []
+
+
 async def test_call_descriptions_contain_no_password() -> None:
     calls = [
         *(call for _, call, _ in repeatable(ROOT)),
         Compact(ENDPOINTS, ROOT, 5),
         Defragment(ENDPOINTS[1:2], ROOT),
         Disarm(ENDPOINTS, ROOT, Alarm(10, "NOSPACE")),
+        ReplaceUser(ENDPOINTS, ROOT, "client", "first", "keys", None),
     ]
     assert [str(call) for call in calls] == [
         "add a learner at http://demo-3.demo.cache.svc:2380",
@@ -280,6 +309,7 @@ async def test_call_descriptions_contain_no_password() -> None:
         "compact up to revision 5",
         "defragment demo-1",
         "disarm NOSPACE of 000000000000000a",
+        "set user client",
     ]
     for call in calls:
         assert "first" not in repr(call)

@@ -154,6 +154,36 @@ async def test_enabling_authentication_completes_after_a_crash() -> None:
         assert stub.bodies("auth/enable") == []
 
 
+async def test_user_for_applications_gets_a_role_on_all_keys() -> None:
+    paths = ("auth_user_delete", "auth_role_add", "auth_role_grant", "auth_user_add", "auth_user_grant")
+    async with fake(**{path: {"header": HEADER} for path in paths}) as stub, stub.connected() as server:
+        await server.replace_user("client", "secret", "keys")
+        assert [(path, body) for path, body, _ in stub.requests] == [
+            ("auth/user/delete", {"name": "client"}),
+            ("auth/role/add", {"name": "keys"}),
+            (
+                "auth/role/grant",
+                {"name": "keys", "perm": {"permType": "READWRITE", "key": "AA==", "range_end": "AA=="}},
+            ),
+            ("auth/user/add", {"name": "client", "password": "secret"}),
+            ("auth/user/grant", {"user": "client", "role": "keys"}),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "roles"),
+    [
+        ({"header": HEADER, "roles": ["keys", "root"]}, ("keys", "root")),
+        ({"header": HEADER}, ()),
+        (refusing("etcdserver: user name not found"), None),
+    ],
+)
+async def test_roles_of_a_user_are_read(reply: Any, roles: tuple[str, ...] | None) -> None:
+    async with fake(auth_user_get=reply) as stub, stub.connected() as server:
+        assert await server.roles("client") == roles
+        assert stub.bodies("auth/user/get") == [{"name": "client"}]
+
+
 @pytest.mark.parametrize(
     ("replies", "enabled"),
     [

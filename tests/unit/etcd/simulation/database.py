@@ -22,7 +22,16 @@ from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.unit.etcd.simulation import helpers, server, tls
 from tests.unit.etcd.simulation.command_line import Command, command
 from tests.unit.etcd.simulation.guard import Guard
-from tests.unit.etcd.simulation.raft import Cluster, Disk, MemberRecord, can_win_election, founding, quorum, record_of
+from tests.unit.etcd.simulation.raft import (
+    Cluster,
+    Disk,
+    MemberRecord,
+    Users,
+    can_win_election,
+    founding,
+    quorum,
+    record_of,
+)
 
 REMOVED = "the member has been permanently removed from the cluster"
 
@@ -79,6 +88,7 @@ class FakeEtcd:
         idle: whether the client stops writing.
         done: number of changes by kind.
         snapshots: revisions of snapshots, by file name.
+        snapshot_users: users in snapshots, by file name.
         links: pairs of connected processes, by UID of their pods.
     """
 
@@ -95,6 +105,7 @@ class FakeEtcd:
     processes: dict[str, Process] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     snapshots: dict[str, int] = field(default_factory=dict)
+    snapshot_users: dict[str, Users] = field(default_factory=dict)
     guard: Guard = field(default_factory=Guard)
     links: set[frozenset[str]] = field(default_factory=set)
     reads_files: bool = True
@@ -121,6 +132,7 @@ class FakeEtcd:
                 "version": cluster.version and ".".join(map(str, cluster.version)),
                 "alarms": sorted(kind for _, kind in cluster.alarms),
                 "auth": cluster.auth,
+                "users": {name: user.roles for name, user in sorted(cluster.users.items())},
                 "restored": cluster.bumped,
             }
             for cluster in self.clusters.values()

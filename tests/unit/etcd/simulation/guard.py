@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from operators.etcd.api.versions import MIN_VERSION_BEFORE, Version
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, STATEFUL_SET, Obj
+from shared.kubernetes.secrets import content_of
+from shared.steps.connection import USERNAME_KEY
 from shared.testing.api_server.requests import TargetedRequest, value_at
 from shared.testing.harness.scenario import Unsafe
-from tests.unit.etcd.simulation.raft import Cluster, Disk, MemberRecord, can_win_election, quorum, record_of
+from tests.unit.etcd.simulation.raft import ROOT, Cluster, Disk, MemberRecord, can_win_election, quorum, record_of
 
 if TYPE_CHECKING:
     from tests.unit.etcd.simulation.command_line import Command
@@ -29,6 +32,7 @@ class Guard:
         may_split: whether, in addition, those that have restarted and the others may be two groups without a quorum:
             the keys of the authority that running members trust are lost.
         released: whether the user released the volumes that the recovery did not use.
+        may_give_root: whether the user requested root for applications.
     """
 
     violations: list[str] = field(default_factory=list)
@@ -37,6 +41,7 @@ class Guard:
     may_reject: bool = False
     may_split: bool = False
     released: bool = False
+    may_give_root: bool = False
 
     def fail(self, violation: str) -> None:
         """Record a violation and raise Unsafe; the record remains if a caller catches the exception."""
@@ -111,7 +116,9 @@ class Guard:
         body, name = target.request.body or {}, target.name
         if target.subresource == "status" and value_at(body, "status.clusterID") and live is not None:
             self.recorded.add(live["metadata"]["uid"])
-        if target.stops_pod:
+        if target.kind == SECRET and name.endswith("-connection"):
+            self.may_give(etcd, content_of(body), f"the operator writes Secret {name}")
+        elif target.stops_pod:
             self.may_stop(etcd, {name}, f"the operator stops pod {name}")
         elif target.verb == "DELETE" and target.kind == PERSISTENT_VOLUME_CLAIM and live is not None:
             self.may_destroy(etcd, live, f"the operator deletes the volume {name}")
@@ -121,6 +128,14 @@ class Guard:
         elif target.kind == STATEFUL_SET and value_at(body, "spec.replicas") is not None:
             replicas = value_at(body, "spec.replicas")
             self.may_empty(etcd, name, replicas, f"the operator gives the StatefulSet {name} {replicas} replicas")
+
+    def may_give(self, etcd: FakeEtcd, content: Mapping[str, str], action: str) -> None:
+        """Require that applications get no user with root's permissions, unless the spec requests that."""
+        user = content.get(USERNAME_KEY)
+        for cluster in etcd.clusters.values():
+            found = cluster.users.get(user or "")
+            if found is not None and ROOT in found.roles and not self.may_give_root:
+                self.fail(f"{action}: user {user} of applications has the role {ROOT}")
 
     def may_stop(self, etcd: FakeEtcd, pods: set[str], action: str) -> None:
         """Require that stopping pods leaves a quorum, unless the cluster has one or two voters."""

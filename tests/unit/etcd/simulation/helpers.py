@@ -13,7 +13,7 @@ from operators.etcd.objects.command_line import DATA_DIRECTORY
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 from shared.testing.kubelet.kubelet import Exit, ProcessStatus
-from tests.unit.etcd.simulation.raft import Cluster, Disk
+from tests.unit.etcd.simulation.raft import Cluster, Disk, Users
 
 if TYPE_CHECKING:
     from tests.unit.etcd.simulation.database import FakeEtcd
@@ -59,6 +59,7 @@ def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:
     disk = etcd.disks[found[0].command.disk]
     cluster = etcd.clusters[disk.cluster]
     etcd.snapshots[flags["file"]] = cluster.revision
+    etcd.snapshot_users[flags["file"]] = Users.of(cluster)
     version = found[0].command.version
     return {
         "file": flags["file"],
@@ -104,6 +105,7 @@ def _seal(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
         etcd.guard.may_restore(disk, restore["initial-cluster-token"])
         cluster = etcd.found(url, restore["initial-cluster-token"], disk_uid)
         _restored(etcd, cluster, disk, token, etcd.snapshots[fetch["file"]])
+        etcd.snapshot_users.get(fetch["file"], Users()).copy_to(cluster)
     return {"token": token, "revision": etcd.clusters[disk.cluster].revision}
 
 
@@ -124,6 +126,7 @@ def _recovered(etcd: FakeEtcd, disk: Disk, disk_uid: str, token: str, url: str, 
         disk.corrupt = False
         disk.former[token] = disk.size
         _restored(etcd, etcd.found(url, cluster_token, disk_uid), disk, token, former.revision)
+        Users.of(former).copy_to(etcd.clusters[disk.cluster])
     return {"token": token, "revision": etcd.clusters[disk.cluster].revision}
 
 

@@ -7,7 +7,7 @@ that lags behind has an older membership, as in Raft. A write is acknowledged on
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -82,6 +82,18 @@ class Disk:
         return self.size + sum(self.former.values())
 
 
+@dataclass(frozen=True)
+class User:
+    """A user of etcd, with the names of its roles."""
+
+    password: str
+    roles: tuple[str, ...] = ()
+
+
+ROOT = "root"
+"""Name of the user and of the role that may do everything."""
+
+
 @dataclass
 class Cluster:
     """A cluster and its log.
@@ -98,6 +110,9 @@ class Cluster:
         old_entry: index of the newest entry in the format of 3.5 and earlier (`pb.Request`); 0 without one.
         bumped: whether the cluster was restored from a snapshot.
         former: whether a recovery replaced this cluster.
+        auth: whether requests need a user.
+        users: users by name; they stay while authentication is disabled.
+        roles: roles other than root, each of which may read and write all keys.
     """
 
     id: int
@@ -116,8 +131,9 @@ class Cluster:
     alarms: set[tuple[int, str]] = field(default_factory=set)
     in_use: int = SMALL
     compacted: int = 0
-    password: str = ""
     auth: bool = False
+    users: dict[str, User] = field(default_factory=dict)
+    roles: set[str] = field(default_factory=set)
     bumped: bool = False
     former: bool = False
 
@@ -158,3 +174,19 @@ def can_win_election(cluster: Cluster, candidate: Disk, among: Iterable[Disk]) -
     voters = {record.id for record in records if not record.learner}
     granting = {disk.member for disk in among if disk.cluster == cluster.id and disk.index <= candidate.index}
     return len(voters & (granting | {candidate.member})) >= quorum(records)
+
+
+@dataclass(frozen=True)
+class Users:
+    """Users, roles and whether authentication is enabled: part of the data, and of a snapshot of it."""
+
+    auth: bool = False
+    users: Mapping[str, User] = field(default_factory=dict)
+    roles: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Users:
+        return cls(cluster.auth, dict(cluster.users), frozenset(cluster.roles))
+
+    def copy_to(self, cluster: Cluster) -> None:
+        cluster.auth, cluster.users, cluster.roles = self.auth, dict(self.users), set(self.roles)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from operators.etcd.api.versions import Version
@@ -19,7 +20,7 @@ from operators.etcd.client.errors import (
     Unreachable,
 )
 from operators.etcd.client.server import Access, Alarm, Endpoint, EndpointStatus, HashKV, Member, Members, RaftProgress
-from tests.unit.etcd.simulation.raft import SMALL, Cluster, Disk, MemberRecord, identity, record_of
+from tests.unit.etcd.simulation.raft import ROOT, SMALL, Cluster, Disk, MemberRecord, User, identity, record_of
 
 if TYPE_CHECKING:
     from tests.unit.etcd.simulation.database import FakeEtcd, Process
@@ -87,7 +88,7 @@ class FakeServer:
 
     async def is_compacted(self, revision: int) -> bool:
         _, _, cluster = self._served()
-        self._authenticate(cluster)
+        self._require_keys(cluster)
         return cluster.compacted >= revision
 
     async def alarms(self) -> tuple[Alarm, ...]:
@@ -147,7 +148,7 @@ class FakeServer:
 
     async def move_leader(self, to: int) -> None:
         _, disk, cluster = self._served()
-        self._authenticate(cluster)
+        self._require_root(cluster)
         if disk.member != cluster.leader:
             raise Refused("etcdserver: not leader")
         record = record_of(cluster.now, to)
@@ -191,18 +192,18 @@ class FakeServer:
 
     async def defragment(self) -> None:
         _, disk, cluster = self._served()
-        self._authenticate(cluster)
+        self._require_root(cluster)
         disk.size = max(SMALL, min(disk.size, cluster.in_use))
 
     async def hash_kv(self, revision: int = 0) -> HashKV:
         _, disk, cluster = self._served()
-        self._authenticate(cluster)
+        self._require_root(cluster)
         at = revision or cluster.revision
         return HashKV(identity(cluster.id, at, disk.member if disk.corrupt else 0), at, cluster.compacted or -1)
 
     async def snapshot(self) -> AsyncGenerator[bytes, None]:
         _, disk, cluster = self._served()
-        self._authenticate(cluster)
+        self._require_root(cluster)
         text = json.dumps({"cluster": cluster.id, "index": disk.index, "revision": cluster.revision}).encode()
         body = text.ljust(PAGE * 2)
         yield body[:PAGE]
@@ -219,7 +220,8 @@ class FakeServer:
     async def enable_auth(self, user: str, password: str) -> None:
         cluster = self._changing()
         if not cluster.auth:
-            cluster.password, cluster.auth = password, True
+            cluster.users[user] = User(password, (ROOT,))
+            cluster.auth = True
             self._done("auth enabled")
 
     async def disable_auth(self) -> None:
@@ -228,7 +230,17 @@ class FakeServer:
 
     async def change_password(self, user: str, password: str) -> None:
         cluster = self._changing()
-        cluster.password = password
+        cluster.users[user] = replace(cluster.users[user], password=password)
+
+    async def roles(self, user: str) -> tuple[str, ...] | None:
+        cluster = self._changing()
+        return cluster.users[user].roles if user in cluster.users else None
+
+    async def replace_user(self, user: str, password: str, role: str) -> None:
+        cluster = self._changing()
+        cluster.roles.add(role)
+        cluster.users[user] = User(password, (role,))
+        self._done(f"user {user} set")
 
     async def aclose(self) -> None:
         pass
@@ -277,16 +289,31 @@ class FakeServer:
 
     def _changing(self) -> Cluster:
         _, _, cluster = self._led()
-        self._authenticate(cluster)
+        self._require_root(cluster)
         return cluster
 
-    def _authenticate(self, cluster: Cluster) -> None:
+    def _authenticate(self, cluster: Cluster) -> tuple[str, ...]:
+        """Return the roles of the user; root without authentication.
+
+        Raises:
+            Denied: the user does not exist, or has another password; etcd has one message for both.
+        """
         if not cluster.auth:
-            return
+            return (ROOT,)
         if not self._access.user:
             raise Unauthenticated("etcdserver: user name is empty")
-        if self._access.password != cluster.password:
+        user = cluster.users.get(self._access.user)
+        if user is None or self._access.password != user.password:
             raise Denied("etcdserver: authentication failed, invalid user ID or password")
+        return user.roles
+
+    def _require_root(self, cluster: Cluster) -> None:
+        if ROOT not in self._authenticate(cluster):
+            raise Denied("etcdserver: permission denied")
+
+    def _require_keys(self, cluster: Cluster) -> None:
+        if not {ROOT, *cluster.roles} & {*self._authenticate(cluster)}:
+            raise Denied("etcdserver: permission denied")
 
     def _active(self, cluster: Cluster) -> int:
         return sum(self._etcd.process_of(cluster, voter.id) is not None for voter in _voters(cluster))

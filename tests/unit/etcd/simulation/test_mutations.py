@@ -17,7 +17,14 @@ from operators.etcd.membership.layout import layout as derived
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import Closed, New, Start
 from operators.etcd.observe import Instance, Observed
-from operators.etcd.steps import provisioning, quorum_recovery, rolling_update, version_change
+from operators.etcd.steps import (
+    connection_secret,
+    credentials,
+    provisioning,
+    quorum_recovery,
+    rolling_update,
+    version_change,
+)
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import PASS, Apply, Step, StepOf
 from shared.testing.harness.disturbance import DISTURBANCES
@@ -103,6 +110,17 @@ def recovers_without_consent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(quorum_recovery, "is_in_force", lambda *_: True)
 
 
+def gives_root_to_applications(patch: pytest.MonkeyPatch) -> None:
+    """Give applications root, as versions without the user `client` did."""
+    for module in (credentials, connection_secret):
+        patch.setattr(module, "user_for_clients", lambda *_: "root")
+
+
+def gives_applications_the_role_root(patch: pytest.MonkeyPatch) -> None:
+    """Give the user of applications the role root."""
+    patch.setattr(credentials, "CLIENT_ROLE", "root")
+
+
 @pytest.mark.parametrize(
     ("sabotage", "scenario", "violation"),
     [
@@ -138,6 +156,8 @@ def recovers_without_consent(patch: pytest.MonkeyPatch) -> None:
             "has data in the format of 3.6",
         ),
         (recovers_without_consent, BY_NAME["lost quorum"], "without consent"),
+        (gives_root_to_applications, Scenario("create with users", (cluster(1, auth={}),)), "has the role root"),
+        (gives_applications_the_role_root, Scenario("create with users", (cluster(1, auth={}),)), "has the role root"),
     ],
 )
 async def test_sabotaged_operator_is_caught(

@@ -11,6 +11,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
 from operators.etcd.client.server import Access
 from operators.etcd.objects import names
+from operators.etcd.observe import ClientUser
 from operators.etcd.security.secrets import Secrets
 from operators.etcd.steps.connection_secret import connection, ensure_connection
 from shared.kubernetes.kinds import SERVICE
@@ -48,12 +49,23 @@ def test_open_cluster_needs_no_user() -> None:
 
 
 def test_password_is_the_one_that_etcd_accepts() -> None:
-    accepted = Secrets(access=Access(user="root", password="old"))
-    found = connection(*facts(auth_enabled=True, secrets=accepted, former_password=True)).content
+    accepted = Secrets(access=Access(user="root", password="old"), client_password="its own")
+    more: Any = {"auth_enabled": True, "secrets": accepted, "former_password": True}
+    found = connection(*facts(spec={"auth": {"connectAs": "root"}}, **more)).content
     assert (found["username"], found["password"]) == ("root", "old")
+    found = connection(*facts(spec={"auth": {}}, client=ClientUser(accepted=True), **more)).content
+    assert (found["username"], found["password"]) == ("client", "its own")
 
 
-@pytest.mark.parametrize("world", [{"auth_enabled": None}, {"auth_enabled": True, "denied": "no"}])
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"auth_enabled": None},
+        {"auth_enabled": True, "denied": "no"},
+        {"auth_enabled": True},
+        {"auth_enabled": True, "client": ClientUser(accepted=False)},
+    ],
+)
 def test_password_is_unknown_until_etcd_accepts_it(world: Any) -> None:
     known = Secrets(access=Access(user="root", password="guess"))
     found = connection(*facts(secrets=known, **world)).content

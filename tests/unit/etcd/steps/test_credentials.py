@@ -11,18 +11,26 @@ import pytest
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.assessment import Assessment
-from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth
+from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth, ReplaceUser
 from operators.etcd.client.server import Access
-from operators.etcd.security.secrets import Secrets
+from operators.etcd.objects import names
+from operators.etcd.observe import ClientUser
+from operators.etcd.security.secrets import CLIENT_ROLE, Secrets
 from operators.etcd.steps import credentials
-from operators.etcd.steps.credentials import other_credentials, require_access, store_password
+from operators.etcd.steps.credentials import (
+    ensure_client_user,
+    other_credentials,
+    require_access,
+    store_password,
+)
 from shared.kubernetes.secrets import content_of
 from shared.runtime.plan import Step, WriteSecret
 from shared.status.verdict import Progress
 from tests.unit.etcd.world import DOWN, NOW, SETTINGS, VOTER, At, acts, cluster, plan, seen
 
 ensure_auth = partial(credentials.ensure_auth, SETTINGS)
-OWN = "demo-operator-auth"
+OWN, FOR_CLIENTS = "demo-operator-auth", "demo-client-password"
+LABELS = names.owner(cluster(3), SETTINGS.operator).labels(names.COMPONENT)
 ENABLED = {"enabled": True, "rootSecretName": "root"}
 DISABLED = {"enabled": False, "rootSecretName": "root"}
 
@@ -43,7 +51,9 @@ def world(
     secret = {"metadata": {"name": "root", "uid": "r-1"}, "data": data}
     known = Secrets(access=Access(user="root" if password else "", password=password), previous_password=previous)
     own = {"metadata": {"name": OWN, "uid": "o-1"}} if stored else None
-    known = replace(known, found={"root": secret, OWN: own}, stored=stored) if auth else Secrets()
+    for_clients = {"kind": "Secret", "metadata": {"name": FOR_CLIENTS, "uid": "c-1", "labels": LABELS}, "data": data}
+    secrets = {"root": secret, OWN: own, FOR_CLIENTS: for_clients}
+    known = replace(known, found=secrets, stored=stored, client_password="own") if auth else Secrets()
     found = seen(resource, *(at or (VOTER,) * 3), auth_enabled=enabled, secrets=known, **more)
     return resource, Assessment.of(resource, found)
 
@@ -186,3 +196,26 @@ def test_plan_enables_authentication_once_and_then_is_ready() -> None:
     made = plan(*world(ENABLED, enabled=False))
     assert acts(made.actions) == ["enable authentication with user root"]
     assert plan(*world(ENABLED, enabled=True)).verdict.done
+
+
+@pytest.mark.parametrize("roles", [None, (), (CLIENT_ROLE,)])
+def test_user_for_applications_is_set_with_its_own_password(roles: tuple[str, ...] | None) -> None:
+    client = ClientUser(accepted=False, roles=roles)
+    step = ensure_client_user(*world(ENABLED, enabled=True, client=client), NOW)
+    (call,) = step.actions
+    assert isinstance(call, ReplaceUser)
+    assert (call.access.user, call.user, call.password, call.found) == ("root", "client", "own", roles)
+    assert (call.role, step.reason) == (CLIENT_ROLE, "ChangingPassword")
+    assert step.reason.describes(step.message)
+    for other in (None, ClientUser(accepted=True)):
+        assert ensure_client_user(*world(ENABLED, enabled=True, client=other), NOW) == Step()
+    as_root = ENABLED | {"connectAs": "root"}
+    assert ensure_client_user(*world(as_root, enabled=True, client=client), NOW) == Step()
+
+
+def test_user_that_the_operator_did_not_create_is_reported_and_kept() -> None:
+    client = ClientUser(accepted=False, roles=("reports",), is_own=False)
+    step = ensure_client_user(*world(ENABLED, enabled=True, client=client), NOW)
+    assert (step.actions, step.reason, step.progress) == ((), "ClientUserTaken", Progress.DONE)
+    assert step.reason.describes(step.message)
+    assert len(step.message) <= 400
