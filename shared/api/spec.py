@@ -282,8 +282,9 @@ class CustomResource(Generic[Spec]):
 
     @property
     def reported(self) -> Obj:
-        """Status of the resource; empty for a new one."""
-        return self.obj.get("status") or {}
+        """Status of the resource; empty for a new one, and if it is no object: webhooks get any JSON."""
+        found = self.obj.get("status")
+        return found if isinstance(found, dict) else {}
 
     def changed_to(self, update: Mapping[str, Any]) -> Self:
         """Return the resource with other values of some fields of its spec."""
