@@ -126,6 +126,7 @@ REASONS.extend(
 REASONS.extend(
     SECRET_MISSING,
     "{field}: Secret {secret} does not exist. Create it with {keys}, or name another Secret. {consequence}",
+    "{field}: Secret {secret} has no {missing}. Add it. {consequence}",
 )
 REASONS.extend(SERVED, "Scaled to zero: no servers run.", "Every server in the list that clients use is ready.")
 REASONS.extend(
