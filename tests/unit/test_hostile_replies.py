@@ -76,6 +76,7 @@ ARGUMENTS: Mapping[str, Any] = {
     "revision": 5,
     "user": "root",
     "password": "secret",
+    "role": "etcd.ydzs.io/client",
     "section": "items",
     "auth": ("app", "secret"),
 }
