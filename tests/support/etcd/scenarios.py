@@ -250,10 +250,10 @@ def recovery_released() -> ScenarioStep:
     """Release the data that the recovery kept."""
 
     def act(stage: Stage) -> None:
-        stage.database.guard.released = True
         [found] = stage.find()
-        release = {"spec": {"recovery": {"release": found["spec"]["recovery"]["confirm"]}}}
-        stage.user_client.merge(stage.kind, stage.namespace, NAME, release)
+        token = found["spec"]["recovery"]["confirm"]
+        stage.database.guard.released.add(token)
+        stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"release": token}}})
 
     return ScenarioStep("the kept data is released", act)
 

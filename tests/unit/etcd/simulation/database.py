@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from operators.etcd.api.versions import Version
 from operators.etcd.client.server import CORRUPT, NOSPACE, Access, Endpoint, Server
 from shared.kubernetes.kinds import Obj
 from shared.testing.api_server.requests import TargetedRequest
+from shared.testing.harness.harness import NOW
+from shared.testing.harness.scenario import Clock
 from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.unit.etcd.simulation import helpers, server, tls
 from tests.unit.etcd.simulation.command_line import Command, command
@@ -90,6 +92,7 @@ class FakeEtcd:
         snapshots: revisions of snapshots, by file name.
         snapshot_users: users in snapshots, by file name.
         links: pairs of connected processes, by UID of their pods.
+        clock: current time; the world sets its own.
     """
 
     cut_off: bool = False
@@ -109,6 +112,7 @@ class FakeEtcd:
     guard: Guard = field(default_factory=Guard)
     links: set[frozenset[str]] = field(default_factory=set)
     reads_files: bool = True
+    clock: Any = field(default_factory=lambda: Clock(NOW))
 
     # Interface to the crash harness.
 
@@ -136,7 +140,8 @@ class FakeEtcd:
                 "restored": cluster.bumped,
             }
             for cluster in self.clusters.values()
-            if not cluster.former and any(disk.cluster == cluster.id for disk in self.disks.values())
+            if not (cluster.former or cluster.foreign)
+            and any(disk.cluster == cluster.id for disk in self.disks.values())
         ]
 
     def counts(self) -> Counter[str]:
@@ -211,6 +216,31 @@ class FakeEtcd:
             self.disks |= {f"above {uid}": disk, uid: Disk(disk.name)}
         self.settle(f"the disk of {pod} is {'mounted' if mounts else 'not mounted'}")
 
+    def squat(self, pod: str) -> None:
+        """End a member's process, and start one of a foreign cluster at its address: the pod still reports it.
+
+        As after the loss of a Kubernetes node, whose addresses are assigned again.
+        """
+        process = next((found for found in self.running if found.pod == pod), None)
+        if process is None or process.command.tls:  # with TLS, the operator does not trust another server
+            return
+        self.failing[pod] = "NodeLost"
+        self.stop(process, "killed")
+        uid = f"foreign {process.uid}"
+        self.disks[uid] = Disk("data-foreign-0", version=process.command.version)
+        self.found("http://foreign-0:2380", uid, uid).foreign = True
+        flags = replace(process.command, name="foreign-0", disk=uid, disk_name="data-foreign-0", token=uid)
+        self.processes[uid] = Process(uid, "foreign-0", process.address, flags, serves=True)
+        self.settle(f"a foreign member starts at the address of {pod}")
+
+    def end_squatting(self) -> None:
+        """End the foreign clusters."""
+        for cluster in [cluster for cluster in self.clusters.values() if cluster.foreign]:
+            uids = [uid for uid, disk in self.disks.items() if disk.cluster == cluster.id]
+            for uid in uids:
+                del self.disks[uid], self.processes[uid]
+            del self.clusters[cluster.id]
+
     def _begin(self, process: Process) -> Process:
         disk = self.disks.setdefault(process.command.disk, Disk(process.command.disk_name))
         try:
@@ -275,7 +305,7 @@ class FakeEtcd:
         listed = sorted(url for urls in flags.initial.values() for url in urls)
         others = [url for url in listed if url not in flags.initial[flags.name]]
         found = [peer for peer in self.running if not self.hangs(peer) and self._url_of(peer) in others]
-        found = [peer for peer in found if tls.trusting(peer, process)]
+        found = [peer for peer in found if tls.trusting(peer, process, self.clock())]
         if not found:
             raise Ended("cannot fetch cluster info from peer urls: could not retrieve cluster information from any")
         peer_disk = self.disks[found[0].command.disk]
@@ -478,6 +508,7 @@ class FakeEtcd:
     def cluster(self, name: str = "") -> Cluster:
         """Return the only running cluster, or the cluster of a pod's member."""
         ids = {self.disks[p.command.disk].cluster for p in self.running if name in ("", p.pod)}
+        ids = {each for each in ids if not self.clusters[each].foreign}
         assert len(ids) == 1, f"there are {len(ids)} clusters"
         return self.clusters[ids.pop()]
 

@@ -31,7 +31,7 @@ class Guard:
         may_reject: whether members may reject each other's certificates.
         may_split: whether, in addition, those that have restarted and the others may be two groups without a quorum:
             the keys of the authority that running members trust are lost.
-        released: whether the user released the volumes that the recovery did not use.
+        released: tokens of the recoveries of which the user released the data that they did not use.
         may_give_root: whether the user requested root for applications.
     """
 
@@ -40,7 +40,7 @@ class Guard:
     agreed: dict[int, frozenset[int]] = field(default_factory=dict)
     may_reject: bool = False
     may_split: bool = False
-    released: bool = False
+    released: set[str] = field(default_factory=set)
     may_give_root: bool = False
 
     def fail(self, violation: str) -> None:
@@ -173,7 +173,7 @@ class Guard:
         if disk is None or not disk.member:
             return
         cluster = etcd.clusters[disk.cluster]
-        if cluster.former and not self.released:
+        if cluster.former and cluster.recovery not in self.released:
             self.fail(f"{action}, which survived the loss of the quorum, and no user released it")
         if (
             not cluster.former
@@ -191,6 +191,11 @@ class Guard:
             self.fail(
                 f"the operator removes member {name}: {len(up)} of {len(records)} remaining members are up, no quorum"
             )
+
+    def may_change(self, cluster: Cluster, name: str) -> None:
+        """Require that the operator changes nothing in a cluster of another tenant."""
+        if cluster.foreign:
+            self.fail(f"the operator changes a foreign cluster, which answers at the address of {name}")
 
     def may_restore(self, disk: Disk, token: str) -> None:
         """Require that a snapshot is never restored into an existing cluster."""

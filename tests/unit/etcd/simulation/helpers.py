@@ -81,7 +81,7 @@ def _clean(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
     """Delete the former data of a recovery."""
     [claim], token = claims.values(), _flags(pod, "clean")["token"]
     disk = etcd.disks[claim["metadata"]["uid"]]
-    if not etcd.guard.released:
+    if token not in etcd.guard.released:
         etcd.guard.fail(f"the former data on {disk.name} is deleted, and no user released it")
     return {"token": token, "bytes": disk.former.pop(token, 0)}
 
@@ -122,7 +122,7 @@ def _recovered(etcd: FakeEtcd, disk: Disk, disk_uid: str, token: str, url: str, 
             raise Failed("fetch", "SnapshotMissing", "The volume has no data/member/snap/db.")
         etcd.guard.may_recover(etcd, disk)
         former = etcd.clusters[disk.cluster]
-        former.former = True
+        former.former, former.recovery = True, token
         disk.corrupt = False
         disk.former[token] = disk.size
         _restored(etcd, etcd.found(url, cluster_token, disk_uid), disk, token, former.revision)

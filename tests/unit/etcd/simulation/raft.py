@@ -113,6 +113,8 @@ class Cluster:
         auth: whether requests need a user.
         users: users by name; they stay while authentication is disabled.
         roles: roles other than root, each of which may read and write all keys.
+        recovery: token of that recovery; empty if there was none.
+        foreign: whether it belongs to another tenant: one of its members has an address that a pod had before.
     """
 
     id: int
@@ -136,6 +138,8 @@ class Cluster:
     roles: set[str] = field(default_factory=set)
     bumped: bool = False
     former: bool = False
+    recovery: str = ""
+    foreign: bool = False
 
     def records_at(self, index: int) -> MemberRecords:
         """Return the members according to the log up to `index`."""

@@ -149,6 +149,7 @@ class FakeServer:
     async def move_leader(self, to: int) -> None:
         _, disk, cluster = self._served()
         self._require_root(cluster)
+        self._etcd.guard.may_change(cluster, self._endpoint.name)
         if disk.member != cluster.leader:
             raise Refused("etcdserver: not leader")
         record = record_of(cluster.now, to)
@@ -177,6 +178,7 @@ class FakeServer:
 
     async def disarm(self, alarm: Alarm) -> None:
         _, _, cluster = self._led()
+        self._etcd.guard.may_change(cluster, self._endpoint.name)
         cluster.alarms.discard((alarm.member_id, alarm.kind))
         self._etcd.settle(f"the operator disarms {alarm.kind}")
 
@@ -185,6 +187,7 @@ class FakeServer:
         if not self._etcd.has_quorum(cluster):
             raise NoLeader("context deadline exceeded")
         self._authenticate(cluster)
+        self._etcd.guard.may_change(cluster, self._endpoint.name)
         if revision > cluster.revision:
             raise Refused("etcdserver: mvcc: required revision is a future revision")
         cluster.compacted = max(cluster.compacted, revision)
@@ -193,6 +196,7 @@ class FakeServer:
     async def defragment(self) -> None:
         _, disk, cluster = self._served()
         self._require_root(cluster)
+        self._etcd.guard.may_change(cluster, self._endpoint.name)
         disk.size = max(SMALL, min(disk.size, cluster.in_use))
 
     async def hash_kv(self, revision: int = 0) -> HashKV:
@@ -273,7 +277,7 @@ class FakeServer:
                 f"{self._endpoint.name}: the server {'requires' if process.command.tls else 'does not use'} TLS"
             )
         if process.tls is not None:
-            process.tls.require_client(self._endpoint.name, self._access)
+            process.tls.require_client(self._endpoint.name, self._access, self._etcd.clock())
         if not process.serves:
             raise Unreachable(f"{self._endpoint.name}: connection refused")
         record = record_of(cluster.records_at(disk.index), disk.member)
@@ -290,6 +294,7 @@ class FakeServer:
     def _changing(self) -> Cluster:
         _, _, cluster = self._led()
         self._require_root(cluster)
+        self._etcd.guard.may_change(cluster, self._endpoint.name)
         return cluster
 
     def _authenticate(self, cluster: Cluster) -> tuple[str, ...]:

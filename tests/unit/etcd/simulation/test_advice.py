@@ -11,8 +11,8 @@ from shared.testing.harness.harness import NAMESPACE, Harness
 from shared.testing.harness.scenario import at_once, create
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import AUTH, ETCD, NAME, OPTIONS, STORE, cluster, given_password, member
+from tests.support.plays import ready
 from tests.support.pod_loss import delete_now
-from tests.unit.etcd.simulation.test_random_worlds import ready_condition
 
 CLAIM: Obj = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
@@ -38,7 +38,7 @@ async def test_backup_of_the_last_data_in_memory_is_advised_only_if_it_can_be_ta
         *at_once(*(delete_now(POD, member(number)) for number in (0, 2))),
     ):
         await play.step(step)
-    found = ready_condition(play)
+    found = ready(play)
     assert found["reason"] == "QuorumLost", found["message"]
     is_advised = "take an EtcdBackup of it now" in found["message"]
     assert ("restore the last EtcdBackup" in found["message"]) != is_advised

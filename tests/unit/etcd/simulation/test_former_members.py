@@ -8,8 +8,8 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET
 from shared.testing.harness.scenario import ScenarioStep, Stage, at_once, delete
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD, NAME, cluster, member
+from tests.support.plays import ready
 from tests.support.pod_loss import delete_now
-from tests.unit.etcd.simulation.test_random_worlds import ready_condition
 
 
 def _delete_without_pods(stage: Stage) -> None:
@@ -27,9 +27,9 @@ async def test_id_of_the_former_namesake_is_not_recorded(deletion: ScenarioStep)
     former = play.stage.find()[0]["status"]["clusterID"]
     for step in at_once(deletion, cluster(1)):
         await play.step(step)
-    assert ready_condition(play)["reason"] == "VolumeInTheWay"
+    assert ready(play)["reason"] == "VolumeInTheWay"
     assert play.stage.find()[0]["status"].get("clusterID") is None
     await play.step(delete_now(PERSISTENT_VOLUME_CLAIM, f"data-{member(0)}"))  # as the message advises
     await play.wait(60, times=2)
-    assert ready_condition(play)["reason"] == "Ready", ready_condition(play)["message"]
+    assert ready(play)["reason"] == "Ready", ready(play)["message"]
     assert play.stage.find()[0]["status"]["clusterID"] not in (None, former)

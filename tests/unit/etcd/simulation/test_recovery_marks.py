@@ -38,7 +38,7 @@ def released(token: str) -> ScenarioStep:
     """Release the former data of a recovery."""
 
     def act(stage: Stage) -> None:
-        stage.database.guard.released = True
+        stage.database.guard.released.add(token)
         release = {"spec": {"recovery": {"release": token, "confirm": None}}}
         stage.user_client.merge(stage.kind, stage.namespace, NAME, release)
 

@@ -1,4 +1,4 @@
-"""TLS of simulated members: authorities are read at start, certificates at each handshake.
+"""TLS of simulated members: authorities are read at start, certificates and the time at each handshake.
 
 Source: TLSInfo.ServerConfig and ClientConfig in client/pkg/transport/listener.go of etcd 3.6; etcd issue 11555.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki.certs import Pair
 from shared.pki.stores import parsed
-from shared.pki.validity import signers
+from shared.pki.validity import signers, validity_of
 from tests.unit.etcd.simulation.command_line import Command
 
 if TYPE_CHECKING:
@@ -80,36 +81,37 @@ class Tls:
         certificate, key = (self.files[self.command.files[f"{prefix}{name}-file"]] for name in ("cert", "key"))
         return Pair(certificate, key)
 
-    def accepts(self, other: Tls) -> bool:
+    def accepts(self, other: Tls, now: datetime) -> bool:
         """Whether a handshake with a peer succeeds, as far as this side decides it."""
-        return verifies(self.peers, other.peer)
+        return verifies(self.peers, other.peer, now)
 
-    def require_client(self, name: str, access: Access) -> None:
+    def require_client(self, name: str, access: Access, now: datetime) -> None:
         """Complete a handshake with a client.
 
         Raises:
             Unreachable: one side rejects the certificate of the other.
         """
-        if not verifies(access.authority, self.server):
+        if not verifies(access.authority, self.server, now):
             raise Unreachable(f"{name}: the certificate of the server is not trusted")
         if not self.command.requires_client_certificate:
             return
         if access.pair is None:
             raise Unreachable(f"{name}: tls: client didn't provide a certificate")
-        if not verifies(self.clients, access.pair):
+        if not verifies(self.clients, access.pair, now):
             raise Unreachable(f"{name}: the server does not trust the client certificate")
 
 
-def verifies(authorities: str, pair: Pair) -> bool:
-    """Whether a certificate is signed by one of the authorities."""
-    return bool(signers(pair, parsed(authorities)))
+def verifies(authorities: str, pair: Pair, now: datetime) -> bool:
+    """Whether a certificate is signed by one of the authorities, and both are valid: Go verifies the whole chain."""
+    trusted = signers(pair, parsed(authorities))
+    return bool(trusted) and validity_of(pair, trusted).includes(now)
 
 
-def trusting(one: Process, other: Process) -> bool:
+def trusting(one: Process, other: Process, now: datetime) -> bool:
     """Whether two members accept each other's certificates now."""
     if one.tls is None or other.tls is None:
         return True
-    return one.tls.accepts(other.tls) and other.tls.accepts(one.tls)
+    return one.tls.accepts(other.tls, now) and other.tls.accepts(one.tls, now)
 
 
 def reconnect(etcd: FakeEtcd) -> None:
@@ -123,7 +125,7 @@ def reconnect(etcd: FakeEtcd) -> None:
     for one, other in combinations(running, 2):
         if etcd.disks[one.command.disk].cluster != etcd.disks[other.command.disk].cluster:
             continue
-        if trusting(one, other):
+        if trusting(one, other, etcd.clock()):
             etcd.links.add(frozenset({one.uid, other.uid}))
         else:
             etcd.guard.rejected(one.pod, other.pod)

@@ -11,14 +11,9 @@ runs courses one after the other, for hours if need be, and prints those that fa
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import copy
-import gc
 import re
 import sys
-import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,8 +28,8 @@ from shared.status import conditions
 from shared.testing.harness.reference_run import panics
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, create, later, limit_turns
 from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.support import course_runner
 from tests.support.redis.scenarios import NAME, NEW, OLD, OTHER, recovery_confirmed
-from tests.support.virtual_time import VirtualTimeLoop
 from tests.unit.redis.simulation import atomic_migration
 from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.database import FakeRedis
@@ -240,6 +235,10 @@ class Course:
     @property
     def servers(self) -> list[Process]:
         return [process for process in self.redis.running if process.cluster == NAME]
+
+    @property
+    def result(self) -> str:
+        return f"{self.theme}: {self.ready['reason']}"
 
     @property
     def pods(self) -> list[str]:
@@ -806,40 +805,5 @@ async def check(number: int, theme: str = "") -> Course:
     return course
 
 
-def main() -> int:
-    """Run courses one after the other; return 1 if one failed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--first", type=int, default=1, help="number of the first course")
-    parser.add_argument("--count", type=int, default=100, help="number of courses")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no course after this time")
-    parser.add_argument("--theme", choices=list(THEMES), default="", help="events of all courses")
-    options = parser.parse_args()
-    gc.set_threshold(50_000, 20, 20)  # most objects live as long as a course
-    began, steps = time.monotonic(), 0
-    ends: Counter[str] = Counter()
-    for done, number in enumerate(range(options.first, options.first + options.count), 1):
-        if time.monotonic() - began > options.seconds:
-            break
-        try:
-            with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-                course = runner.run(check(number, options.theme))
-        except Exception as error:  # every failure is reported, and the next course runs
-            text = str(error).partition("\n")[0]
-            _print(f"FAILED {number}: {type(error).__name__}: {text[:1000]}", *error.__notes__)
-            ends["failed"] += 1
-        else:
-            steps += course.steps
-            ends[f"{course.theme}: {course.ready['reason']}"] += 1
-        spent = time.monotonic() - began
-        _print(f"{options.first}-{number}: {done} courses, {steps} steps, {ends['failed']} failed, {spent:.0f} s")
-    _print(f"ends: {dict(ends)}")
-    return 1 if ends["failed"] else 0
-
-
-def _print(*lines: str) -> None:
-    sys.stdout.write("\n    ".join(lines) + "\n")
-    sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(course_runner.run(check, THEMES, __doc__))
