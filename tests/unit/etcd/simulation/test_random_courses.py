@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from urllib.parse import urlsplit
 
 import pytest
 
 from operators.etcd import observer, plan
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client import commands
+from operators.etcd.client.errors import Unreachable
+from operators.etcd.client.server import Access, Endpoint
 from operators.etcd.observe import Instance
 from operators.etcd.steps import backup_schedule, quorum_recovery
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS
 from shared.testing.harness.scenario import Unsafe, later
 from tests.support import seeds
-from tests.support.etcd.scenarios import MIDDLE
+from tests.support.etcd.scenarios import MIDDLE, member
 from tests.unit.etcd.simulation.courses import (
     CLAIM_GIVEN,
     CLAIM_TAKEN,
@@ -102,6 +107,10 @@ def any_server_counts_as_member(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(observer, "_cluster_id", first)
 
 
+def calls_trust_an_address(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(commands, "_require_own", lambda *_: None)
+
+
 async def months_pass(course: Course) -> None:
     for _ in range(5):
         await course.go(later(20 * DAY))
@@ -151,6 +160,17 @@ async def another_tenant_answers(course: Course) -> None:
     await course.go(later(60))
 
 
+async def address_is_reused_before_a_call(course: Course) -> None:
+    """Execute a call after another tenant got the address for which it was planned."""
+    etcd = course.etcd
+    process = next(each for each in etcd.running if each.pod == member(0))
+    [url] = process.command.initial[process.command.name]
+    endpoint = Endpoint(process.pod, process.address, str(urlsplit(url).hostname))
+    await course.go(squatted(0), 0)
+    with suppress(Unreachable):
+        await commands.execute(etcd.connect, commands.AddLearner((endpoint,), Access(), "http://new:2380"))
+
+
 DEFECTS = (
     (certificates_are_never_renewed, WHOLE, months_pass, "would reject each other's certificates"),
     (
@@ -162,6 +182,7 @@ DEFECTS = (
     (any_confirmation_counts, PLAIN, same_loss_comes_again, "without consent"),
     (confirmed_recovery_is_released, PLAIN, recovery_is_confirmed, "no user released it"),
     (any_server_counts_as_member, PLAIN, another_tenant_answers, "of another tenant's cluster"),
+    (calls_trust_an_address, PLAIN, address_is_reused_before_a_call, "changes a foreign cluster"),
 )
 
 
