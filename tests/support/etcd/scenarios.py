@@ -176,10 +176,11 @@ def recovery_confirmed() -> ScenarioStep:
 
     def act(stage: Stage) -> None:
         [found] = stage.find()
-        token = (found["status"].get("recovery") or {}).get("token")
+        recovery = found["status"].get("recovery") or {}
+        token = recovery.get("token")
         if token is None:
             raise NotFound("no recovery is offered")
-        stage.database.guard.agree(stage.database)
+        stage.database.guard.agree(stage.database, recovery)
         stage.user_client.merge(stage.kind, stage.namespace, NAME, {"spec": {"recovery": {"confirm": token}}})
 
     return ScenarioStep("the recovery is confirmed", act)

@@ -211,13 +211,10 @@ def _mounted(etcd: FakeEtcd) -> None:
 
 
 def _confirm(stage: Stage) -> None:
-    with suppress(StopIteration):
-        _set_recovery(stage, confirm=next(token for found in stage.find() if (token := _offered(found))))
-        stage.database.guard.agree(stage.database)
-
-
-def _offered(found: Obj) -> str:
-    return str(((found.get("status") or {}).get("recovery") or {}).get("token") or "")
+    [found] = stage.find()
+    if recovery := (found.get("status") or {}).get("recovery"):
+        _set_recovery(stage, confirm=recovery["token"])
+        stage.database.guard.agree(stage.database, recovery)
 
 
 def _set_recovery(stage: Stage, **recovery: str | None) -> None:
@@ -240,6 +237,8 @@ def released(*, keeps_confirmation: bool) -> ScenarioStep:
         [found] = stage.find()
         if token := (found["spec"].get("recovery") or {}).get("confirm"):
             stage.database.guard.released.add(token)
+            if not keeps_confirmation:
+                stage.database.guard.agreed.clear()
             _set_recovery(stage, release=token, confirm=token if keeps_confirmation else None)
 
     return one(f"the kept data is released{'' if keeps_confirmation else ', without a confirmation'}", act)

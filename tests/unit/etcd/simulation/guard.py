@@ -212,11 +212,15 @@ class Guard:
             if other.cluster == cluster.id and other.index > disk.index and record_of(cluster.now, other.member):
                 self.fail(f"a new cluster is made of {disk.name}, but {other.name} has more entries")
 
-    def agree(self, etcd: FakeEtcd) -> None:
-        """Let the user consent to the present loss of each cluster."""
+    def agree(self, etcd: FakeEtcd, recovery: Obj) -> None:
+        """Let the user consent to the loss that status.recovery names; if it names none, to the present one.
+
+        A status that was lost records only the recovery that had begun.
+        """
+        named = frozenset(int(each, 16) for each in recovery.get("lost") or ())
         for cluster in etcd.clusters.values():
             if not cluster.former and not etcd.has_quorum(cluster):
-                self.agreed[cluster.id] = _lost(etcd, cluster)
+                self.agreed[cluster.id] = named or _lost(etcd, cluster)
 
     def require_consent(self, etcd: FakeEtcd, cluster: Cluster, action: str) -> None:
         if not self._consents(etcd, cluster):

@@ -42,6 +42,7 @@ from tests.unit.etcd.simulation.courses import (
 from tests.unit.etcd.simulation.database import FakeEtcd
 
 PLAIN = Kind(3, MIDDLE, tls=False, has_backups=False)
+LARGE = Kind(5, MIDDLE, tls=False, has_backups=False)
 WHOLE = Kind(3, MIDDLE, tls=True, has_backups=True)
 
 
@@ -144,6 +145,20 @@ async def same_loss_comes_again(course: Course) -> None:
     await quorum_is_lost(course)
 
 
+async def more_is_lost_than_was_confirmed(course: Course) -> None:
+    """Confirm a loss after another disk is lost, too, which the operator did not observe."""
+    await course.go(majority_away(frozenset({1, 2, 3})))
+    for seconds in (30, 150):
+        await course.go(later(seconds))
+    assert course.ready["reason"] == "QuorumLost", course.ready
+    course.play.end()
+    for step in (majority_away(frozenset({4})), CONFIRMED):
+        step.act(course.play.stage)
+    course._start()
+    for _ in range(4):
+        await course.go(later(60))
+
+
 async def recovery_is_confirmed(course: Course) -> None:
     await quorum_is_lost(course)
     await course.go(CONFIRMED)
@@ -180,6 +195,7 @@ DEFECTS = (
         "the last snapshots are of",
     ),
     (any_confirmation_counts, PLAIN, same_loss_comes_again, "without consent"),
+    (any_confirmation_counts, LARGE, more_is_lost_than_was_confirmed, "without consent"),
     (confirmed_recovery_is_released, PLAIN, recovery_is_confirmed, "no user released it"),
     (any_server_counts_as_member, PLAIN, another_tenant_answers, "of another tenant's cluster"),
     (calls_trust_an_address, PLAIN, address_is_reused_before_a_call, "changes a foreign cluster"),
