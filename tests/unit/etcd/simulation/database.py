@@ -204,14 +204,16 @@ class FakeEtcd:
     def unmount(self, pod: str, *, mounts: bool = False) -> None:
         """Let a member restart on the directory below its mount point, or on its volume again (`mounts`)."""
         process = next((each for each in self.processes.values() if each.pod == pod), None)
-        if process is None or (f"above {process.command.disk}" in self.disks) != mounts:
+        hidden = (uid for uid, disk in self.disks.items() if uid.startswith("above ") and disk.name == f"data-{pod}")
+        above = next(hidden, "")
+        if bool(above) != mounts or (process is None and not mounts):
             return
-        if not process.exit_message:
+        if process is not None and not process.exit_message:
             self.stop(process, "killed")
-        uid = process.command.disk
-        if mounts:
-            self.disks[uid] = self.disks.pop(f"above {uid}")
-        else:
+        if above:  # also while there is no pod: its next one gets the disk
+            self.disks[above.removeprefix("above ")] = self.disks.pop(above)
+        elif process is not None:
+            uid = process.command.disk
             disk = self.disks.pop(uid)
             self.disks |= {f"above {uid}": disk, uid: Disk(disk.name)}
         self.settle(f"the disk of {pod} is {'mounted' if mounts else 'not mounted'}")
