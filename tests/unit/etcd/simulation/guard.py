@@ -117,7 +117,8 @@ class Guard:
         if target.subresource == "status" and value_at(body, "status.clusterID") and live is not None:
             self.recorded.add(live["metadata"]["uid"])
         if target.kind == SECRET and name.endswith("-connection"):
-            self.may_give(etcd, content_of(body), f"the operator writes Secret {name}")
+            kept = {key: text for key, text in (body.get("data") or {}).items() if text}  # null removes a key
+            self.may_give(etcd, content_of({"data": kept}), f"the operator writes Secret {name}")
         elif target.stops_pod:
             self.may_stop(etcd, {name}, f"the operator stops pod {name}")
         elif target.verb == "DELETE" and target.kind == PERSISTENT_VOLUME_CLAIM and live is not None:
