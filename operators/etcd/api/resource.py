@@ -356,6 +356,12 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
         return (self.spec.recovery.release or "") if self.spec.recovery is not None else ""
 
     @property
+    def offers_user(self) -> bool:
+        """Whether applications get a user by the Secret NAME-connection."""
+        auth = self.spec.auth
+        return auth is not None and auth.enabled and self.spec.connection_secret
+
+    @property
     def connect_as(self) -> str:
         """User for applications: that of the spec, or else the recorded one; empty if there is none."""
         requested = self.spec.auth.connect_as if self.spec.auth is not None else None

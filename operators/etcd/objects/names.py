@@ -134,9 +134,7 @@ def credentials_secret(resource: EtcdCluster) -> str:
 
 def client_password_secret(resource: EtcdCluster) -> str:
     """Return the Secret with the password of the user `client`; empty if applications get root, or no user."""
-    auth = resource.spec.auth
-    is_offered = auth is not None and auth.enabled and resource.spec.connection_secret
-    return f"{resource.name}-client-password" if is_offered and resource.connect_as != "root" else ""
+    return f"{resource.name}-client-password" if resource.offers_user and resource.connect_as != "root" else ""
 
 
 def peer_copy(resource: EtcdCluster) -> str:

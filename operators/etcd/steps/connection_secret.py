@@ -54,9 +54,8 @@ def _credentials(resource: EtcdCluster, seen: Assessment) -> dict[str, str | Non
 
 def connects_as(settings: Settings, resource: EtcdCluster, seen: Assessment) -> str | None:
     """Return the user to record for applications; the recorded one while they need none, or that is unknown."""
-    auth, reported = resource.spec.auth, resource.reported.get("connectAs")
-    is_offered = auth is not None and auth.enabled and resource.spec.connection_secret and settings.write_secrets
-    return user_for_clients(resource, seen) if is_offered and seen.auth_enabled and not seen.denied else reported
+    is_known = resource.offers_user and settings.write_secrets and seen.auth_enabled and not seen.denied
+    return user_for_clients(resource, seen) if is_known else resource.reported.get("connectAs")
 
 
 def _certificates(resource: EtcdCluster, seen: Assessment) -> dict[str, str | None]:
