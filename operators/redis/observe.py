@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from operators.redis.api.directives import NODE_TIMEOUT_MS
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import NodeReport
 from operators.redis.instance import Instance
@@ -19,9 +20,6 @@ from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.steps.adoption import Adoptable
 from shared.steps.connection import ConnectionSecret
-
-_NODE_TIMEOUT_MS = 5000
-"""cluster-node-timeout of a server that does not report its own: the default of the operator's redis.conf."""
 
 
 @dataclass(frozen=True)
@@ -212,4 +210,4 @@ def max_lag_seconds(replica: NodeReport) -> float:
     times the node timeout of the replica (clusterHandleSlaveFailover in cluster.c).
     """
     timeout = replica.settings.get("cluster-node-timeout", "")
-    return 10 + 10 * (int(timeout) if timeout.isdecimal() else _NODE_TIMEOUT_MS) / 1000
+    return 10 + 10 * (int(timeout) if timeout.isdecimal() else NODE_TIMEOUT_MS) / 1000

@@ -25,6 +25,9 @@ MIN_NODE_TIMEOUT_MS = 1000
 packet marks a healthy primary as failed.
 """
 
+NODE_TIMEOUT_MS = 5000
+"""cluster-node-timeout that the operator sets unless a user does, in milliseconds."""
+
 KNOWN: Mapping[EngineName, tuple[int, int]] = {"redis": (8, 10), "valkey": (9, 1)}
 """Newest series of each engine whose directives are all in the table."""
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from operators.redis.api.directives import NODE_TIMEOUT_MS
 from operators.redis.client.errors import RedisError, Refused, SlotStuck, TargetNotReplicating, reads_replies
 from operators.redis.client.server import Access, Connect, Endpoint
 from operators.redis.migration import functions, server_side
@@ -29,9 +30,6 @@ log = logging.getLogger(__name__)
 
 BUDGET_SECONDS = 5.0
 """Time until no further batch is started, so that the operator can reconcile again."""
-
-_NODE_TIMEOUT_SECONDS = 5.0
-"""Node timeout if a server does not report its own."""
 
 _NONE = Slots()
 
@@ -170,8 +168,8 @@ async def _node_timeout(end: End) -> float:
     try:
         found = await end.server.execute("CONFIG", "GET", NODE_TIMEOUT)
     except Refused:
-        return _NODE_TIMEOUT_SECONDS
-    return int(found[1]) / 1000 if found else _NODE_TIMEOUT_SECONDS
+        return NODE_TIMEOUT_MS / 1000
+    return (int(found[1]) if found else NODE_TIMEOUT_MS) / 1000
 
 
 def _kind(path: MigrationPath) -> str:

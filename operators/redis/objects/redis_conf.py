@@ -14,7 +14,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from operators.redis.api.directives import Ignored, find, present_name, refusal
+from operators.redis.api.directives import NODE_TIMEOUT_MS, Ignored, find, present_name, refusal
 from operators.redis.api.engine_versions import Engine, Version, features
 from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster, refused_directives
@@ -384,7 +384,7 @@ def _given(resource: RedisCluster, template: str, kept: Kept) -> Directives:
 def _defaults(resource: RedisCluster) -> Directives:
     """Return the operator's defaults, which the user's redis.conf and spec.config override."""
     found: Directives = {
-        "cluster-node-timeout": [["5000"]],
+        "cluster-node-timeout": [[str(NODE_TIMEOUT_MS)]],
         "cluster-require-full-coverage": [["yes"]],
         # Replicas of a primary that restarts without its data would drop their data.
         "appendonly": [["yes"]],
