@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, partial
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.objects.names import server_hosts
@@ -181,20 +180,20 @@ def observer(connect: Connect, attest: Attest) -> Observe:
         connect: opens a connection to a running server.
         attest: queries the sidecar of a running server.
     """
-    return partial(_observe, connect, attest, Meter(), WeakKeyDictionary())
+    return partial(_observe, connect, attest, Meter(), ReplicaSets())
 
 
 async def _observe(
     connect: Connect,
     attest: Attest,
     meter: Meter,
-    known: WeakKeyDictionary[Cache, ReplicaSets],
+    replica_sets: ReplicaSets,
     resource: Memcached,
     cache: Cache,
     kube: Kube,
 ) -> Observed:
     key = Key(resource.namespace, resource.name)
-    pods, replica_sets = cache.owned(POD, key), known.setdefault(cache, ReplicaSets())
+    pods = cache.owned(POD, key)
     workloads = {
         name: await _workload(kind, cache.get(kind, *key), pods, replica_sets, kube) for name, kind in WORKLOADS.items()
     }

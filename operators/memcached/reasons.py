@@ -19,6 +19,14 @@ from shared.status.reasons import (
 
 REASONS = Catalogue("runbook/memcached.md")
 
+_WAITS = (
+    "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
+    "Removing surplus servers: {present} servers run, and the desired number is {size}.",
+    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
+    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready. {waits_for}.",
+)
+"""Parts of an operation that are not complete yet; any operation may wait for one."""
+
 CERTIFICATE_WITHOUT_NAME = REASONS.add(
     "CertificateWithoutName",
     Severity.WARNING,
@@ -91,18 +99,12 @@ USERS_NOT_PROVEN = REASONS.add(
 REASONS.extend(
     CREATING,
     "Creating the servers: {ready} of {size} servers are ready.",
-    "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
-    "Removing surplus servers: {present} servers run, and the desired number is {size}.",
-    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
-    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready. {waits_for}.",
+    *_WAITS,
 )
 REASONS.extend(
     DEGRADED,
     "{ready} of {size} servers are ready. Kubernetes restarts or replaces the others.",
-    "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
-    "Removing surplus servers: {present} servers run, and the desired number is {size}.",
-    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
-    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready. {waits_for}.",
+    *_WAITS,
 )
 REASONS.extend(IMAGE_PULL_FAILED, "{summary}. {problems}")
 REASONS.extend(REDUNDANCY_REDUCED, "{ready} of {size} servers are ready.")
@@ -110,10 +112,7 @@ REASONS.extend(REDUNDANT, "All {size} servers are ready.")
 REASONS.extend(
     SCALING,
     "Scaling to {size} servers: {ready} of {size} servers are ready.",
-    "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
-    "Removing surplus servers: {present} servers run, and the desired number is {size}.",
-    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
-    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready. {waits_for}.",
+    *_WAITS,
 )
 REASONS.extend(
     SECRET_INVALID,
@@ -132,8 +131,5 @@ REASONS.extend(SERVED, "Scaled to zero: no servers run.", "Every server in the l
 REASONS.extend(
     UPDATING,
     "Rolling update: {ready} of {size} servers are ready.",
-    "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
-    "Removing surplus servers: {present} servers run, and the desired number is {size}.",
-    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
-    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready. {waits_for}.",
+    *_WAITS,
 )
