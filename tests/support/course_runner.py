@@ -1,31 +1,92 @@
-"""Command line of the random courses of an operator: runs them one after the other, and prints those that fail."""
+"""Random courses of an operator: runs one, or those that a command line names, and shows what the judges find."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import copy
 import gc
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
+from shared.kubernetes.kinds import Obj
+from tests.support import seeds
 from tests.support.virtual_time import VirtualTimeLoop
+
+Database = TypeVar("Database")
 
 
 class Course(Protocol):
-    """A course that has ended without a violation.
+    """A course of events, drawn by its number.
 
     Attributes:
-        steps: number of steps.
+        theme: which events it draws.
+        steps: number of steps so far.
+        text: events so far.
     """
 
+    theme: str
     steps: int
+
+    @property
+    def text(self) -> Sequence[str]: ...
+
+    @property
+    def kind(self) -> object:
+        """Kind of cluster."""
 
     @property
     def result(self) -> str:
         """How it ended, for the counts at the end."""
+
+    async def begin(self) -> None: ...
+
+    async def event(self) -> None: ...
+
+    async def end(self) -> None: ...
+
+
+def numbers(start: int, count: int) -> range:
+    """Return the numbers of courses; another seed draws others."""
+    first = start + 1000 * seeds.seed()
+    return range(first, first + count)
+
+
+async def follow(course: Course, number: int, events: int) -> None:
+    """Run a course to its end.
+
+    Raises:
+        AssertionError: a judge found a violation; its notes have the events.
+    """
+    try:
+        await course.begin()
+        for _ in range(events):
+            await course.event()
+        await course.end()
+    except BaseException as error:
+        text = "; ".join(course.text)
+        error.add_note(f"course {number}, {course.theme}, {course.kind}, {course.steps} steps: {text}")
+        raise
+
+
+def undetected(
+    changes: Mapping[str, Callable[[Obj, Database], object]],
+    judge: Callable[[Database, Obj], None],
+    database: Database,
+    found: Obj,
+) -> Iterator[str]:
+    """Yield the changes of a resource or its database after which a judge finds nothing."""
+    for what, change in changes.items():
+        changed, world = copy.deepcopy(found), copy.deepcopy(database)
+        change(changed, world)
+        try:
+            judge(world, changed)
+        except AssertionError:
+            continue
+        yield what
 
 
 def run(check: Callable[[int, str], Coroutine[Any, Any, Course]], themes: Collection[str], description: str) -> int:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol, runtime_checkable
@@ -252,6 +253,16 @@ def delete(kind: Kind | None = None, name: str = "cache", **options: Any) -> Sce
         f"delete {kind or 'resource'} {name}",
         lambda stage: stage.user_client.delete(kind or stage.kind, stage.namespace, name, **options),
     )
+
+
+def if_present(text: str, act: Callable[[Stage], object]) -> ScenarioStep:
+    """Act, unless the object does not exist."""
+
+    def tolerant(stage: Stage) -> None:
+        with suppress(NotFound):
+            act(stage)
+
+    return ScenarioStep(text, tolerant)
 
 
 def lose(kind: Kind = POD) -> ScenarioStep:

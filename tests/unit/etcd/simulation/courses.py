@@ -24,14 +24,14 @@ from operators.etcd.api import backup as backup_api
 from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
 from operators.etcd.operator import backups, clusters
 from shared.kubernetes import accessors
-from shared.kubernetes.errors import AlreadyExists, NotFound
+from shared.kubernetes.errors import AlreadyExists
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.secret_provenance import ADOPT
 from shared.status import conditions
 from shared.testing.harness.harness import Harness
 from shared.testing.harness.outage import status_lost
 from shared.testing.harness.reference_run import panics
-from shared.testing.harness.scenario import ScenarioStep, Stage, apply, create, edit, later
+from shared.testing.harness.scenario import ScenarioStep, Stage, apply, create, edit, if_present, later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support import course_runner
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, NEW, OLD, OPTIONS, TLS, member
@@ -122,16 +122,8 @@ async def world_of(kind: Kind) -> World:
     return _begun[kind].fork()
 
 
-def one(text: str, act: Callable[[Stage], object]) -> ScenarioStep:
-    def tolerant(stage: Stage) -> None:
-        with suppress(NotFound):  # the object does not exist
-            act(stage)
-
-    return ScenarioStep(text, tolerant)
-
-
 def pod_deleted(number: int) -> ScenarioStep:
-    return one(
+    return if_present(
         f"{member(number)} is deleted",
         lambda stage: stage.user_client.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0),
     )
@@ -146,7 +138,7 @@ def member_lost(number: int, *, keep_quorum: bool) -> ScenarioStep:
         stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{member(number)}")
         stage.user_client.delete(POD, stage.namespace, member(number), gracePeriodSeconds=0)
 
-    return one(f"{member(number)} is lost", act)
+    return if_present(f"{member(number)} is lost", act)
 
 
 def _survives(stage: Stage, volume: str) -> bool:
@@ -172,7 +164,7 @@ def _survives(stage: Stage, volume: str) -> bool:
 
 
 def to_etcd(text: str, act: Callable[[FakeEtcd], object]) -> ScenarioStep:
-    return one(text, lambda stage: act(stage.database))
+    return if_present(text, lambda stage: act(stage.database))
 
 
 def failing(number: int) -> ScenarioStep:
@@ -241,7 +233,7 @@ def released(*, keeps_confirmation: bool) -> ScenarioStep:
                 stage.database.guard.agreed.clear()
             _set_recovery(stage, release=token, confirm=token if keeps_confirmation else None)
 
-    return one(f"the kept data is released{'' if keeps_confirmation else ', without a confirmation'}", act)
+    return if_present(f"the kept data is released{'' if keeps_confirmation else ', without a confirmation'}", act)
 
 
 def leads(number: int) -> ScenarioStep:
@@ -288,12 +280,12 @@ CUT_OFF = to_etcd("the operator reaches no member", lambda etcd: setattr(etcd, "
 REACHES = to_etcd("the operator reaches members", lambda etcd: setattr(etcd, "cut_off", False))
 RECOVERED = to_etcd("nothing fails", _recover_all)
 MOUNTED = to_etcd("all disks are mounted", _mounted)
-CONFIRMED = one("the offered recovery is confirmed", _confirm)
-WITHDRAWN = one("the confirmation is withdrawn", _withdraw)
+CONFIRMED = if_present("the offered recovery is confirmed", _confirm)
+WITHDRAWN = if_present("the confirmation is withdrawn", _withdraw)
 FULL = to_etcd("the quota is exhausted", _fill)
-STATUS_LOST = one("the status is lost", status_lost)
-CLAIM_TAKEN = one("the volume for snapshots is deleted", _take_claim)
-CLAIM_GIVEN = one("the volume for snapshots is created", _give_claim)
+STATUS_LOST = if_present("the status is lost", status_lost)
+CLAIM_TAKEN = if_present("the volume for snapshots is deleted", _take_claim)
+CLAIM_GIVEN = if_present("the volume for snapshots is created", _give_claim)
 
 
 CLAIMED = create(
@@ -604,22 +596,9 @@ def _is_complete(backup: Obj) -> bool:
 
 
 async def check(number: int, theme: str = "") -> Course:
-    """Run a course to its end.
-
-    Raises:
-        AssertionError: a judge found a violation; its notes have the events.
-    """
+    """Run a course to its end, as `course_runner.follow` does."""
     course = Course(number, theme)
-    try:
-        await course.begin()
-        for _ in range(STEPS):
-            await course.event()
-        await course.end()
-    except BaseException as error:
-        error.add_note(
-            f"course {number}, {course.theme}, {course.kind}, {course.steps} steps: {'; '.join(course.text)}"
-        )
-        raise
+    await course_runner.follow(course, number, STEPS)
     return course
 
 

@@ -787,21 +787,9 @@ def claimed(number: int, source: str = "") -> ScenarioStep:
 
 
 async def check(number: int, theme: str = "") -> Course:
-    """Run a course to its end.
-
-    Raises:
-        AssertionError: a judge found a violation; its notes have the events.
-    """
+    """Run a course to its end, as `course_runner.follow` does."""
     course = Course(number, theme)
-    try:
-        await course.begin()
-        for _ in range(STEPS):
-            await course.event()
-        await course.end()
-    except BaseException as error:
-        events = "; ".join(course.text)
-        error.add_note(f"course {number}, {course.theme}, {course.kind}, {course.steps} steps: {events}")
-        raise
+    await course_runner.follow(course, number, STEPS)
     return course
 
 

@@ -21,7 +21,7 @@ from shared.kubernetes import accessors
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
-from shared.testing.harness.scenario import ScenarioStep, Stage, apply, later
+from shared.testing.harness.scenario import ScenarioStep, Stage, apply, if_present, later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import DISKS, NAME, NEW, OLD, REDIS, node
 from tests.unit.redis.simulation.database import FakeRedis
@@ -76,14 +76,6 @@ class Kind:
             replicasPerMaster=self.replicas_per_master,
             **fields,
         )
-
-
-def if_present(text: str, act: Callable[[Stage], object]) -> ScenarioStep:
-    def guarded(stage: Stage) -> None:
-        with suppress(NotFound):  # the object does not exist
-            act(stage)
-
-    return ScenarioStep(text, guarded)
 
 
 def pod_deleted(number: int) -> ScenarioStep:
