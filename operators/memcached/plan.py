@@ -14,7 +14,7 @@ from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import COMPONENT
 from operators.memcached.observe import Observed
 from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
-from operators.memcached.security.secrets import made_secrets
+from operators.memcached.security.secrets import made_secrets, spare_secrets
 from operators.memcached.steps import availability
 from operators.memcached.steps.attestation_key import keep_attestation_key
 from operators.memcached.steps.availability import report_failing_server, wait_for_servers
@@ -46,6 +46,7 @@ from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.own_secrets import (
     OwnSecrets,
+    empty_spare_secrets,
     keep_secret_owners,
     refuse_unproven_secrets,
     refuse_unproven_writes,
@@ -83,6 +84,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
             partial(await_users, settings),  # servers reload a changed users file without a restart
+            partial(empty_spare_secrets, self._own_secrets),  # which no server mounts any longer
             report_withheld_certificate,  # one that has ended is not copied
             report_certificate_without_name,  # of servers that have passwords
             report_ending_certificates,  # of servers that match the spec
@@ -121,6 +123,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             unproven=seen.secrets.unproven,
             connection=connection(resource, facts),
             published=seen.connection,
+            spare=spare_secrets(resource) if self.settings.write_secrets else frozenset(),
         )
 
     def _status(self, resource: Memcached, facts: Assessment, _now: datetime, phase: str, _verdict: Verdict) -> Obj:

@@ -46,6 +46,7 @@ class OwnSecrets:
         connection: address and credentials for clients.
         published: the connection Secret; None if it was not read.
         lasting: names of Secrets that outlive the resource although its other objects do not.
+        spare: names of Secrets that the spec no longer needs, and that may still have content.
     """
 
     own: Owner
@@ -57,18 +58,26 @@ class OwnSecrets:
     connection: Connection = field(repr=False)
     published: ConnectionSecret | None
     lasting: frozenset[str] = frozenset()
+    spare: frozenset[str] = frozenset()
 
     @property
     def record(self) -> dict[str, str]:
         """The next record of the status (`secret_provenance`)."""
         written = connection.written(self.own, self.component, self.connection, self.published)
-        return secret_provenance.record(self.resource, self._present, written)
+        emptied = self.spare - {each["metadata"]["name"] for each in self._filled}
+        return secret_provenance.record(self.resource, self._present, written, without=emptied)
 
     @property
     def _taken(self) -> list[Obj]:
         """The Secrets that another controller has, without the connection Secret, on which nothing depends."""
         found = (self.found.get(name) for name in sorted(self.names))
         return [secret for secret in found if secret is not None and _controller_uid(secret) not in ("", self.own.uid)]
+
+    @property
+    def _filled(self) -> list[Obj]:
+        """The spare Secrets of the resource that have content."""
+        found = (self.found.get(name) for name in sorted(self.spare))
+        return [each for each in found if self.own.may_delete(each) and not secret_provenance.is_blank(each)]
 
     @property
     def _present(self) -> list[Obj]:
@@ -92,6 +101,13 @@ class OwnSecrets:
         if not self.unproven:
             return PASS
         return Step.blocked(FOREIGN_OBJECT, secret_provenance.refusal(self.resource, self.unproven))
+
+    def empty_spare(self) -> Step:
+        """Remove the content of Secrets that nothing mounts any longer, such as the copy of a private key.
+
+        The operator has no right to delete Secrets; an empty one is deleted with its resource, or by a user.
+        """
+        return Step.do(*(Patch(SECRET, each, {"data": None}) for each in self._filled))
 
     def keep_owners(self) -> Step:
         """Give each Secret of the next record the labels and owner reference of a new one.
@@ -151,6 +167,13 @@ def refuse_unproven_writes(
         return repair
     own = secrets(resource, facts)
     return repair if written.isdisjoint(each["metadata"]["name"] for each in own.unproven) else own.refuse()
+
+
+def empty_spare_secrets(
+    secrets: Callable[[Resource, Facts], OwnSecrets], resource: Resource, facts: Facts, _now: datetime
+) -> Step:
+    """Keep no secret content that nothing uses (`OwnSecrets.empty_spare`)."""
+    return secrets(resource, facts).empty_spare()
 
 
 def keep_secret_owners(

@@ -147,8 +147,9 @@ async def read_secrets(
         hashes_users: whether the plan needs the digest of the users file, which takes long.
     """
     names, made = {users_secret(resource), *_certificates(resource)} - {""}, made_secrets(resource)
-    found = await find(kube, resource.namespace, names | made)
-    usable = secret_provenance.usable(resource.obj, made, found)
+    spare = spare_secrets(resource)
+    found = await find(kube, resource.namespace, names | made | spare)
+    usable = secret_provenance.usable(resource.obj, made | spare, found)
     secrets = await evaluate(_parsed, resource, usable, mounted, hashes_users=hashes_users)
     key = content_of(usable.get(attestation_secret(resource))).get(ATTESTATION_KEY, "")
     unproven = secret_provenance.unproven(resource.obj, made, found)
@@ -205,6 +206,16 @@ def made_secrets(resource: Memcached) -> set[str]:
     certificates = _certificates(resource) if resource.spec.tls_mode == "self" else ()
     made |= {mounted_secret(resource)} if has_copy(resource) else set()
     return made | {*certificates} | former_secrets(resource)
+
+
+def spare_secrets(resource: Memcached) -> frozenset[str]:
+    """Return the names of recorded Secrets that only servers of a former spec mount.
+
+    Generated users and an own CA stay: clients know them, and a spec that requests them again finds them.
+    """
+    unused = set() if resource.spec.auth is not None else {attestation_secret(resource)}
+    unused |= set() if has_copy(resource) else {mounted_secret(resource)}
+    return frozenset(unused & secret_provenance.recorded(resource.obj).keys())
 
 
 def _certificates(resource: Memcached) -> tuple[str, ...]:

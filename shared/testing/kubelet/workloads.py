@@ -111,7 +111,7 @@ class Workloads:
     def _control(self, deployment: Obj) -> bool:
         if deployment["metadata"].get("deletionTimestamp"):
             return False
-        if self._adopt_or_delete(deployment):
+        if self._adopt_or_delete(deployment) or self._keep_replica_set(deployment):
             return True
         pods = [pod for pod in self._pods_of(deployment) if not is_terminating(pod)]
         return self._scale_and_roll(deployment, pods) or self._report(deployment, pods)
@@ -136,8 +136,9 @@ class Workloads:
 
     def _create(self, deployment: Obj) -> bool:
         digest = template_hash(deployment)
-        owner = self._replica_set(deployment, digest)
-        if not is_owned_by(owner, deployment):  # that of an earlier Deployment awaits garbage collection
+        metadata = deployment["metadata"]
+        owner = self.server.stored(REPLICA_SET, metadata["namespace"], f"{metadata['name']}-{digest}")
+        if owner is None or not is_owned_by(owner, deployment):
             return False
         self._created += 1
         pod = replica(
@@ -146,20 +147,6 @@ class Workloads:
         pod["metadata"]["ownerReferences"] = [reference(owner, REPLICA_SET)]
         self._controller.create(POD, pod)
         return True
-
-    def _replica_set(self, deployment: Obj, digest: str) -> Obj:
-        """Return the ReplicaSet of the present template; it is created if it is missing."""
-        metadata, template = deployment["metadata"], deployment["spec"]["template"]
-        name, labels = f"{metadata['name']}-{digest}", template.get("metadata", {}).get("labels", {}) | {HASH: digest}
-        found = self.server.stored(REPLICA_SET, metadata["namespace"], name)
-        if found is not None:
-            return found
-        owners = [reference(deployment, DEPLOYMENT)]
-        created = {"name": name, "namespace": metadata["namespace"], "labels": labels, "ownerReferences": owners}
-        selector = {"matchLabels": deployment["spec"]["selector"]["matchLabels"] | {HASH: digest}}
-        template = template | {"metadata": template.get("metadata", {}) | {"labels": labels}}
-        spec = {"replicas": deployment["spec"]["replicas"], "selector": selector, "template": template}
-        return self._controller.create(REPLICA_SET, {"metadata": created, "spec": spec})
 
     def _adopt_or_delete(self, deployment: Obj) -> bool:
         """Adopt a ReplicaSet that a deleted Deployment of this name has orphaned, or delete one without pods."""
@@ -180,6 +167,26 @@ class Workloads:
                 self._controller.delete(REPLICA_SET, *address)
                 return True
         return False
+
+    def _keep_replica_set(self, deployment: Obj) -> bool:
+        """Create the ReplicaSet of the present template, or give it the replicas of the Deployment."""
+        metadata, template = deployment["metadata"], deployment["spec"]["template"]
+        digest, replicas = template_hash(deployment), deployment["spec"]["replicas"]
+        address = (metadata["namespace"], f"{metadata['name']}-{digest}")
+        found = self.server.stored(REPLICA_SET, *address)
+        if found is None:
+            labels = template.get("metadata", {}).get("labels", {}) | {HASH: digest}
+            owners = [reference(deployment, DEPLOYMENT)]
+            created = {"name": address[1], "namespace": address[0], "labels": labels, "ownerReferences": owners}
+            selector = {"matchLabels": deployment["spec"]["selector"]["matchLabels"] | {HASH: digest}}
+            template = template | {"metadata": template.get("metadata", {}) | {"labels": labels}}
+            spec = {"replicas": replicas, "selector": selector, "template": template}
+            self._controller.create(REPLICA_SET, {"metadata": created, "spec": spec})
+            return True
+        if not is_owned_by(found, deployment) or found["spec"]["replicas"] == replicas:
+            return False  # that of an earlier Deployment awaits garbage collection
+        self._controller.merge(REPLICA_SET, *address, {"spec": {"replicas": replicas}})
+        return True
 
     def _delete(self, pod: Obj) -> bool:
         self._controller.delete(POD, pod["metadata"]["namespace"], pod["metadata"]["name"])

@@ -105,13 +105,14 @@ class Servers(Fleet):
         return ProcessStatus("Unready" if hangs else "", image_id=f"sha256:{version}")
 
     def _mount(self, address: str, pod: Obj, secret: Obj | None) -> None:
-        """Update the files of a server at once; without the Secret, they stay as they are."""
+        """Update the files of a server at once; without the Secret or a key that is listed, they stay as they are."""
         volume = next((each for each in pod["spec"].get("volumes", ()) if each["name"] == "tls"), None)
         if volume is None:
             self.mounted.pop(address, None)
         elif secret is not None:
-            content = content_of(secret)
-            self.mounted[address] = {item["key"]: content[item["key"]] for item in volume["secret"]["items"]}
+            content, keys = content_of(secret), [item["key"] for item in volume["secret"]["items"]]
+            if content.keys() >= {*keys}:
+                self.mounted[address] = {key: content[key] for key in keys}
 
     async def connect(self, host: str, port: int, **options: Any) -> Connected:
         encrypts, tls = host in self.mounted, options.get("tls") is not None

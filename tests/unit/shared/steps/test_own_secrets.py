@@ -68,6 +68,20 @@ def test_secret_with_its_owners_is_not_changed() -> None:
     assert own_secrets(secret("one", OWN.reference(), OTHER), one="uid-one").keep_owners() == PASS
 
 
+def test_spare_secret_of_the_resource_is_emptied_and_then_forgotten() -> None:
+    found = secret("one", OWN.reference(), key="k")
+    seen = replace(own_secrets(found, one="uid-one", two="uid-two"), spare=frozenset({"one", "two"}))
+    assert seen.empty_spare() == Step.do(Patch(SECRET, found, {"data": None}))
+    assert seen.record == {"one": "uid-one"}  # two does not exist
+    empty = replace(own_secrets(secret("one", OWN.reference()), one="uid-one"), spare=frozenset({"one"}))
+    assert (empty.empty_spare(), empty.record) == (PASS, {})
+
+
+def test_spare_secret_of_another_controller_keeps_its_content() -> None:
+    taken = own_secrets(secret("one", OTHER | {"controller": True}, key="k"), one="uid-one")
+    assert replace(taken, spare=frozenset({"one"})).empty_spare() == PASS
+
+
 def test_secret_of_another_controller_is_not_changed() -> None:
     """The API server refuses a second controller."""
     for controller in (FORMER | {"controller": True}, OTHER | {"controller": True}):
