@@ -48,6 +48,7 @@ from tests.support.attributes_class import attributes_class
 from tests.support.issuing import issued
 from tests.support.pod_loss import delete_now, pods_and_volumes_lost
 from tests.unit.redis.simulation.database import FakeRedis
+from tests.unit.redis.simulation.guard import Loss
 
 OPTIONS = parse_options("redis-operator", "redis", [], {})
 
@@ -206,7 +207,8 @@ def recovery_confirmed() -> ScenarioStep:
     def act(stage: Stage) -> None:
         [found] = stage.find()
         offered = found["status"]["recovery"]
-        stage.database.guard.agree(stage.database, Slots.parse(offered["slots"]).mask, offered.get("older") or ())
+        loss = Loss(Slots.parse(offered["slots"]).mask, frozenset(offered.get("older") or ()))
+        stage.database.guard.agree(stage.database, offered["token"], loss)
         patch = {"spec": {"recovery": {"confirm": offered["token"]}}}
         stage.user_client.merge(stage.kind, stage.namespace, NAME, patch)
 

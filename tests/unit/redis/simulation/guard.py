@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
@@ -24,6 +25,19 @@ if TYPE_CHECKING:
     from tests.unit.redis.simulation.database import FakeRedis
 
 
+@dataclass(frozen=True)
+class Loss:
+    """What the user allowed to be lost with one token.
+
+    Attributes:
+        slots: mask of the slots whose keys may be given up.
+        older: ids of the nodes whose older keys may be served instead.
+    """
+
+    slots: int
+    older: frozenset[str] = frozenset()
+
+
 @dataclass
 class Guard:
     """Checks every operation on servers and Kubernetes objects, and every key after every event.
@@ -33,9 +47,9 @@ class Guard:
     Attributes:
         violations: unsafe operations so far, in order.
         formed: names of clusters whose status reports that they are formed.
-        agreed: mask of the slots whose keys the user allowed to be given up. The consent ends with the loss: when the
-            owner of a slot runs, with its keys, or without them after the recovery.
-        older: ids of the nodes whose older keys the user allowed to be served instead.
+        agreed: losses that the user allowed, by token. The consent to a loss ends with it: when the owner of a slot
+            runs, with its keys, or without them after the recovery. A spec confirms one token: another one withdraws
+            the first.
         user_failovers: whether a user triggered a failover at the same time as other changes. Redis itself may lose
             writes then (`test_random_worlds.fails_over`).
         may_split: whether servers that have restarted and the others may reject each other's certificates: the keys of
@@ -55,8 +69,7 @@ class Guard:
 
     violations: list[str] = field(default_factory=list)
     formed: set[str] = field(default_factory=set)
-    agreed: int = 0
-    older: frozenset[str] = frozenset()
+    agreed: dict[str, Loss] = field(default_factory=dict)
     user_failovers: bool = False
     may_split: bool = False
     disabled: bool = False
@@ -232,33 +245,35 @@ class Guard:
 
     # Consent of the user.
 
-    def agree(self, redis: FakeRedis, slots: int, older: Iterable[str] = ()) -> None:
-        """Record that the user allows a recovery without the keys of some slots, which nothing serves now.
+    def agree(self, redis: FakeRedis, token: str, loss: Loss) -> None:
+        """Record that the user allows a recovery, instead of the one that was allowed before.
 
-        Args:
-            older: ids of the nodes whose older keys are served instead; some may own such slots already.
+        Some of the nodes with older keys may own such slots already.
         """
-        self.agreed |= slots
-        self.older |= frozenset(older)
-        for node_id in self.older:
-            if (node := redis.node(node_id)) is not None and (owned := node.me.slots & slots):
+        self.agreed = {token: loss}
+        for node_id in loss.older:
+            if (node := redis.node(node_id)) is not None and (owned := node.me.slots & loss.slots):
                 self._serve_older(redis, node, owned)
 
     def withdraw(self) -> None:
         """Record that the user no longer allows a recovery."""
-        self.agreed, self.older = 0, frozenset()
+        self.agreed.clear()
 
     def _end_consent(self, redis: FakeRedis) -> None:
         """End the consent to the loss of slots whose owner runs: with their keys, or after the recovery."""
         running = {process.node.id for process in redis.running}
-        for node_id, owned in redis.owners(redis.client.home).items():
-            if node_id in running:
-                self.agreed &= ~owned
-                self.older -= {node_id}
+        owned = {node: slots for node, slots in redis.owners(redis.client.home).items() if node in running}
+        served = reduce(or_, owned.values(), 0)
+        left = {token: Loss(loss.slots & ~served, loss.older - owned.keys()) for token, loss in self.agreed.items()}
+        self.agreed = {token: loss for token, loss in left.items() if loss.slots}
 
     def _allows(self, slots: int) -> bool:
         """Whether the user allowed that the keys of all these slots are given up."""
-        return bool(self.agreed) and not slots & ~self.agreed
+        return any(not slots & ~loss.slots for loss in self.agreed.values())
+
+    def _allows_older(self, node: Node) -> bool:
+        """Whether the user allowed that clients find the older keys of a node."""
+        return any(node.id in loss.older for loss in self.agreed.values())
 
     def _give_up(self, redis: FakeRedis, slots: int) -> None:
         """Let clients miss the keys of slots, until they write them again. What is given up never comes back: nodes of
@@ -529,7 +544,7 @@ class Guard:
         is_outdated = not runs and (restarted or self._lag(process, lead.id) > _tolerated_lag(process))
         if self.copies.get(process.node.id) != lead.id or is_outdated:
             kept = [key for key in process.node.keys if lead.slots >> slot_of(key) & 1]
-            if not self._allows(lead.slots) or (kept and process.node.id not in self.older):
+            if not self._allows(lead.slots) or (kept and not self._allows_older(process.node)):
                 self.fail(
                     f"{process.pod} takes over by {mode}, though it has not had all data of {redis.name(lead.id)}"
                 )
