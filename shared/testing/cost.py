@@ -16,6 +16,9 @@ Memory is what the kernel kills for: the peak of the resident memory of this pro
 and pydantic, which tracemalloc does not see, and tracemalloc would multiply the CPU time that is judged with it. Free
 memory of the allocators is returned or filled before, so that the work cannot use it unseen. Objects that exist before
 are not collected meanwhile: the time of a full collection depends on the tests that ran before.
+
+In a process of some gigabytes, each judgement takes seconds, and the peak depends on the memory that earlier tests left
+in the allocators. `alone` runs work with many judgements in a new process.
 """
 
 from __future__ import annotations
@@ -23,18 +26,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import functools
 import gc
 import itertools
+import multiprocessing
 import re
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MAX_SECONDS = 0.1
 """Longest time in seconds for which a piece of work may occupy the event loop."""
@@ -46,6 +55,11 @@ _TICK_SECONDS, _SAMPLE_SECONDS = 0.005, 0.02
 _FRAMES = 5
 _MIB = 1024 * 1024
 _PROCESS = Path("/proc/self")
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 128 * 1024
+"""Initial thresholds of glibc. It raises them to 32 and 64 MiB when large blocks are freed, and then keeps as much free
+memory of each thread: malloc_trim does not return what is at the end of a thread's heap."""
 
 
 @dataclass(slots=True)
@@ -78,6 +92,7 @@ async def bounded(*, seconds: float = MAX_SECONDS, size: int = MAX_BYTES) -> Asy
         AssertionError: the work exceeds a limit; the message has the figure, the limit and where it was.
     """
     cost = Cost()
+    await asyncio.sleep(0)  # the loop keeps the result for which the task waited last
     with _memory(cost), _Watch(cost):
         yield cost
     if cost.seconds > seconds:
@@ -87,6 +102,23 @@ async def bounded(*, seconds: float = MAX_SECONDS, size: int = MAX_BYTES) -> Asy
         )
     if cost.peak_bytes > size:
         raise AssertionError(f"{cost.peak_bytes / _MIB:.1f} MiB were needed, more than {size / _MIB:.1f} MiB")
+
+
+def alone(work: Callable[P, Coroutine[object, object, T]], *arguments: P.args, **named: P.kwargs) -> T:
+    """Run work in a new process, and return its result. An exception of the work is raised as it is.
+
+    Args:
+        work: a function of a module, which the new process imports.
+        arguments: arguments that can be pickled.
+        named: arguments by name.
+    """
+    with multiprocessing.get_context("spawn").Pool(1) as pool:  # at its end, also at a timeout, the process is killed
+        result: T = pool.apply(_run, (functools.partial(work, *arguments, **named),))
+    return result
+
+
+def _run(work: Callable[[], Coroutine[object, object, T]]) -> T:
+    return asyncio.run(work())
 
 
 class _Watch:
@@ -183,7 +215,10 @@ def _memory(cost: Cost) -> Iterator[None]:
     """Measure the peak of the resident memory."""
     gc.collect()
     with contextlib.suppress(AttributeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
+        library = ctypes.CDLL(None)
+        for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+            library.mallopt(option, _KEPT_BYTES)
+        library.malloc_trim(0)
     filling = _fill_pools()
     gc.freeze()
     (_PROCESS / "clear_refs").write_text("5", encoding="ascii")  # the peak becomes the present value
@@ -197,12 +232,15 @@ def _memory(cost: Cost) -> Iterator[None]:
 
 
 def _fill_pools() -> list[list[bytes]]:
-    """Allocate small objects of each size until the process grows: Python's allocator has no free memory then."""
-    filling, resident = [], _status("VmRSS")
-    for size in range(48, 513, 16):  # it serves sizes up to 512 bytes, in steps of 16
+    """Allocate small objects of each size until the process grows: Python's allocator has no free memory then.
+
+    The largest come first: unused pools, which serve any size, take the fewest of them.
+    """
+    filling, resident, header = [], _status("VmRSS"), sys.getsizeof(b"")
+    for size in range(512, 47, -16):  # it serves sizes up to 512 bytes, in steps of 16
         grown = 0
         while grown < _MIB // 4:  # the kernel counts the pages in batches
-            filling.append([bytes(size - sys.getsizeof(b"")) for _ in range(_MIB // 2 // size)])
+            filling.append([bytes(size - header) for _ in range(_MIB // 2 // size)])
             before, resident = resident, _status("VmRSS")
             grown = resident - before
     return filling

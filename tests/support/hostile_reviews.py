@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 import json
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from prometheus_client import REGISTRY
 
 import operators
-from shared.api.admission import LIMITS, MAX_CREATED, MAX_VALUES, Size
+from shared.api.admission import LIMITS, MAX_CREATED, MAX_VALUES, VALIDATE, Size, routes
 from shared.api.crd import Resource, to_dict
 from shared.kubernetes.kinds import Obj
+from shared.observability.http_messages import Request
+from shared.observability.http_server import Handler
+from shared.testing.cost import Cost, bounded
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 MARK = "@bomb@"
@@ -31,6 +37,8 @@ ADMISSIONS = {admission.kind.name: admission for operator in operators.installed
 RESOURCES: dict[str, Resource] = {
     resource.kind.name: resource for operator in operators.installed() for resource in operator.resources
 }
+
+HANDLERS: dict[str, Handler] = {route.path: route.handler for route in routes(ADMISSIONS.values())}
 
 
 @functools.cache
@@ -178,3 +186,53 @@ def body_of(kind: str, obj: Any, old: Any, bomb: str) -> bytes:
     }
     review = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
     return review.replace(f'"{MARK}"', bomb).encode(errors="surrogatepass")
+
+
+def panics() -> float:
+    return REGISTRY.get_sample_value("controller_runtime_webhook_panics_total") or 0.0
+
+
+async def judge(kind: str, paths: Sequence[FieldPath]) -> list[str]:
+    """Replace the value at each path by each bomb, in a creation and in a change, and judge what the reviews cost.
+
+    Each body gets an answer, and no bug is found. Call it in a process of its own (`shared.testing.cost.alone`).
+
+    Returns:
+        a line for each path.
+    """
+    logging.getLogger("shared.api.admission").setLevel(logging.CRITICAL)
+    return [await _judge(kind, at) for at in paths]
+
+
+async def _judge(kind: str, at: FieldPath) -> str:
+    obj = replaced(sample(kind), at, MARK)
+    bodies = {name: body_of(kind, obj, None, bomb) for name, bomb in bombs().items()}
+    bodies |= {f"{name}, before": body_of(kind, sample(kind), obj, bombs(IN_A_BODY)[name]) for name in CHANGES}
+    bodies |= {f"{name}, unchanged": body_of(kind, obj, obj, bombs(TWICE_IN_A_BODY)[name]) for name in CHANGES}
+    if at[:1] == ("spec",):
+        changed = replaced(obj, ("spec", "labels", "changed"), "yes")
+        bodies |= {f"{name}, twice": body_of(kind, changed, obj, bombs(TWICE_IN_A_BODY)[name]) for name in CHANGES}
+    bodies |= {f"{name}, large": body_of(kind, obj, None, bomb) for name, bomb in bombs(IN_A_BODY).items()}
+    before = panics()
+    try:
+        cost = await _judged(bodies)
+    except AssertionError:  # memory that bodies leave adds up, and is no cost of one: judge each alone
+        costs = [await _judged({name: body}) for name, body in bodies.items()]
+        cost = Cost(max(each.seconds for each in costs), "", max(each.peak_bytes for each in costs))
+    assert panics() == before, at
+    return f"hostile reviews: {kind} {'.'.join(map(str, at))}: {2 * len(bodies)} bodies, {cost}"
+
+
+async def _judged(bodies: Mapping[str, bytes]) -> Cost:
+    """Send bodies to each webhook, and return what they cost together."""
+    async with bounded() as cost:
+        for name, body in bodies.items():
+            assert len(body) <= LIMITS.body_bytes
+            for path, handler in HANDLERS.items():
+                answer = await handler(Request("POST", path, body=body))
+                assert answer.status in {200, 400}, (name, answer)
+                if path == VALIDATE:
+                    assert len(answer.body) < 64 * 1024, name
+                del answer
+                await asyncio.sleep(0)
+    return cost

@@ -38,10 +38,10 @@ from shared.pki.stores import Memory
 from shared.pki.trust_bundle import MUTATING, authorities_in
 from shared.status import resource_metrics
 from shared.testing import cost
+from tests.support.hostile_reviews import HANDLERS
 from tests.support.paths import REPOSITORY
 from tests.unit.memcached.client.fake import fake
 from tests.unit.memcached.exporter.test_program import recorded
-from tests.unit.shared.api import test_hostile_reviews
 from tests.unit.shared.runtime.test_garbage import World
 from tests.unit.test_hostile_content import CERTIFICATES, TARGETS
 
@@ -171,7 +171,7 @@ async def test_every_route_is_attacked() -> None:
     known, others = routes_in_the_code()
     assert served >= known - ON_LOOPBACK
     assert others == {"shared/api/admission.py"}
-    assert {path for method, path in served if method == "POST"} == test_hostile_reviews.HANDLERS.keys()
+    assert {path for method, path in served if method == "POST"} == HANDLERS.keys()
 
 
 TLS = ssl.create_default_context()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loss:
-    """What the user allowed to be lost with one token.
+    """A loss that the user allowed with one token.
 
     Attributes:
         slots: mask of the slots whose keys may be given up.

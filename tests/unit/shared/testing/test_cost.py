@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import resource
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from shared.testing.cost import MAX_SECONDS, bounded
+from shared.testing.cost import MAX_SECONDS, alone, bounded
 
 MIB = 1024 * 1024
 
@@ -88,6 +91,46 @@ async def test_memory_is_found_even_if_it_is_free_again_at_the_end(allocate: Cal
         with pytest.raises(AssertionError, match=r"MiB were needed, more than 20.0 MiB"):
             async with bounded(seconds=10):
                 allocate()
+
+
+def blocks() -> object:
+    return [b"x" * (MIB // 2) for _ in range(50)]
+
+
+async def test_memory_of_a_thread_is_found_each_time() -> None:
+    bytearray(30 * MIB)  # from now on, glibc keeps as much free memory of each thread
+    for _ in range(3):
+        with pytest.raises(AssertionError, match="MiB were needed"):
+            async with bounded(seconds=10):
+                await asyncio.to_thread(blocks)
+
+
+def own_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+
+
+async def resident_bytes() -> int:
+    async with bounded() as cost:
+        pass
+    assert cost.peak_bytes < MIB
+    return own_bytes()
+
+
+async def test_work_in_a_new_process_has_none_of_the_memory_of_this_one() -> None:
+    heap = [str(number) for number in range(2_000_000)]
+    assert alone(resident_bytes) < 100 * MIB < await resident_bytes()
+    assert heap
+
+
+@pytest.mark.parametrize("excess", [small_objects, functools.partial(compute, 0.15)])
+def test_excess_in_a_new_process_is_found(excess: Callable[[], object]) -> None:
+    with pytest.raises(AssertionError, match=r"(needed|occupied for \d+ ms), more than"):
+        alone(judged, excess)
+
+
+async def judged(work: Callable[[], object]) -> None:
+    async with bounded():
+        work()
 
 
 async def test_memory_of_an_unused_heap_does_not_hide_the_works_own() -> None:
