@@ -56,6 +56,9 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 60.0
 MAX_WRITES_PER_CHECK = 5
 """Maximum number of writes, or lost races, in one check."""
 
+MAX_CLIENT_AUTHORITIES = 64
+"""Maximum number of authorities of clients. OpenSSL parses them on the event loop, twice, 0.3 ms for each."""
+
 Clock = Callable[[], datetime]
 
 Wait = Callable[[float], Awaitable[object]]
@@ -93,7 +96,7 @@ class Certificates(ABC):
             OSError: the file cannot be read.
         """
         authorities = file.read_text()
-        if excess := certs.excess_of(authorities):
+        if excess := certs.excess_of(authorities, MAX_CLIENT_AUTHORITIES):
             raise ValueError(f"{file} has {excess}.")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = ssl.CERT_REQUIRED

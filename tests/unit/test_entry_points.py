@@ -14,6 +14,7 @@ import ast
 import asyncio
 import base64
 import contextlib
+import re
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -33,7 +34,7 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import Obj
 from shared.observability import http_server
 from shared.observability.http_server import Route
-from shared.pki.serving import FileCertificates, SelfSignedCertificates
+from shared.pki.serving import MAX_CLIENT_AUTHORITIES, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory
 from shared.pki.trust_bundle import MUTATING, authorities_in
 from shared.status import resource_metrics
@@ -300,11 +301,13 @@ async def test_hostile_ca_bundle_of_the_webhooks_costs_little(name: str) -> None
 async def test_hostile_file_of_client_authorities_costs_little(name: str, tmp_path: Path) -> None:
     certificates = SelfSignedCertificates(Memory(), name="box-operator", hosts=frozenset({"a"}))
     await certificates.open()
-    file = tmp_path / "ca.crt"
-    file.write_bytes(bundle_of(name))
-    async with cost.bounded():
-        with contextlib.suppress(ValueError):
-            certificates.for_clients_of(file)
+    file, bundle = tmp_path / "ca.crt", bundle_of(name)
+    accepted = b"".join(re.findall(rb"-----BEGIN.*?-----END CERTIFICATE-----\n", bundle, re.S)[:MAX_CLIENT_AUTHORITIES])
+    for content in (bundle, accepted):
+        file.write_bytes(content)
+        async with cost.bounded():
+            with contextlib.suppress(ValueError):
+                certificates.for_clients_of(file)
 
 
 @pytest.mark.parametrize("name", CERTIFICATES)
