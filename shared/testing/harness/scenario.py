@@ -90,6 +90,17 @@ class Timed(Protocol):
     clock: Callable[[], datetime]
 
 
+@runtime_checkable
+class Watching(Protocol):
+    """A database that compares writes with other objects of the world.
+
+    Attributes:
+        objects: returns the objects of a kind, or all; set by the harness.
+    """
+
+    objects: Callable[[Kind], list[tuple[Kind, Obj]]]
+
+
 class NoDatabase:
     """The database of an operator without database calls."""
 

@@ -16,7 +16,17 @@ from shared.testing.api_server.server import ApiServer
 from shared.testing.faults import CALL, Crash
 from shared.testing.harness.harness import NAMESPACE, NOT_SETTLED, NOW, TURNS, Harness, View
 from shared.testing.harness.outcome import ObjectName, Operation, Outcome
-from shared.testing.harness.scenario import Clock, ScenarioStep, Simulated, Stage, Subject, Timed, Unsafe, later
+from shared.testing.harness.scenario import (
+    Clock,
+    ScenarioStep,
+    Simulated,
+    Stage,
+    Subject,
+    Timed,
+    Unsafe,
+    Watching,
+    later,
+)
 from shared.testing.kubelet.disruption import STALE_AFTER
 from shared.testing.kubelet.workloads import Workloads
 
@@ -60,7 +70,8 @@ class World:
     def fork(self) -> World:
         """Return an independent copy of this world."""
         world = World.__new__(World)
-        world.subject, world.database = self.subject, copy.deepcopy(self.database)
+        shared_parts = {id(self.server): self.server}
+        world.subject, world.database = self.subject, copy.deepcopy(self.database, shared_parts)
         world.clock = copy.copy(self.clock)
         world.server = self.server.fork(world.clock)
         world.workloads = self.workloads.fork(world.server, world._simulated)
@@ -122,6 +133,8 @@ class World:
             self.server.check_write = self._simulated.check_write
         if isinstance(self.database, Timed):
             self.database.clock = self.clock
+        if isinstance(self.database, Watching):
+            self.database.objects = self.server.objects
 
     @property
     def outcome(self) -> Outcome:

@@ -117,7 +117,7 @@ class Workloads:
         return self._scale_and_roll(deployment, pods) or self._report(deployment, pods)
 
     def _scale_and_roll(self, deployment: Obj, pods: list[Obj]) -> bool:
-        """Create or delete one pod within the limits of the update strategy."""
+        """Create a pod, or delete as many as the limits of the update strategy permit at once."""
         desired = deployment["spec"]["replicas"]
         old = [pod for pod in pods if pod["metadata"]["labels"][HASH] != template_hash(deployment)]
         new = [pod for pod in pods if pod not in old]
@@ -130,9 +130,11 @@ class Workloads:
         unready = [pod for pod in old if not is_ready(pod)]
         if unready:
             return self._delete(unready[0])  # the rollout does not wait for an old pod that is not ready
-        if old and (recreates or self._available(deployment, pods) > desired - unavailable):
-            return self._delete(old[0])
-        return False
+        excess = len(old) if recreates else self._available(deployment, pods) - (desired - unavailable)
+        surplus = old[: max(0, excess)]
+        for pod in surplus:
+            self._delete(pod)
+        return bool(surplus)
 
     def _create(self, deployment: Obj) -> bool:
         digest = template_hash(deployment)

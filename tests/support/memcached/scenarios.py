@@ -13,7 +13,17 @@ from operators.memcached.client.errors import TLSFailed, Unreachable
 from operators.memcached.operator import controller
 from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS
 from shared.cli.options import parse_options
-from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+    Obj,
+)
 from shared.kubernetes.secrets import content_of
 from shared.steps.passwords import ROTATE
 from shared.testing.api_server.requests import TargetedRequest
@@ -37,6 +47,7 @@ from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.support.issuing import issued
 from tests.support.memcached.clients import Clients
 from tests.unit.memcached.fake_servers import Connected, Fleet, certificate, secret, tls_secret
+from tests.unit.memcached.simulation.guard import Guard
 from tests.unit.memcached.world import UNPAUSED
 
 OPTIONS = parse_options("memcached-operator", "memcached", ["--agent-image", "example.com/memcached-operator:1"], {})
@@ -55,6 +66,8 @@ class Servers(Fleet):
         programs: version of the program in an image, if it is not that of its tag.
         clients: clients of the servers, which fill them.
         uids: UID of the pod at an address.
+        guard: invariants that every action of the operator must keep.
+        objects: objects of the world, of a kind.
     """
 
     filled: set[str] = field(default_factory=set)
@@ -67,10 +80,15 @@ class Servers(Fleet):
     clients: Clients = field(default_factory=Clients)
     uids: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
-    violations: list[str] = field(default_factory=list)
+    guard: Guard = field(default_factory=Guard)
+    objects: Callable[[Kind], list[tuple[Kind, Obj]]] = field(default=lambda _: [])
 
     def __post_init__(self) -> None:
         self.volumes = self._mounted_at  # a method, so that the fork of a world has that of its own servers
+
+    @property
+    def violations(self) -> list[str]:
+        return self.guard.violations
 
     def _mounted_at(self, address: str) -> Mapping[str, Mapping[str, str]]:
         return self.secrets.get(address, {})
@@ -97,6 +115,9 @@ class Servers(Fleet):
             for known in (self.served, self.trusted):
                 known.pop(address, None)
             self.load(address)
+            self.guard.started(self, pod)
+        if users := self.secrets[address].get("auth", {}).get("users"):
+            self.guard.loaded(pod, users)
         server = pod["spec"]["containers"][0]
         hangs = address in self.hung and "httpGet" in server["readinessProbe"]
         if uid not in self.images:
@@ -120,7 +141,12 @@ class Servers(Fleet):
             raise Unreachable(f"{host}:{port} closed the connection: it may require TLS.")
         if host in self.uids and tls and not encrypts:
             raise TLSFailed(f"{host}:{port}: no TLS handshake: record layer failure.")
-        return await super().connect(host, port, **options)
+        known = len(self.passwords)
+        try:
+            return await super().connect(host, port, **options)
+        finally:
+            if host in self.impostors and len(self.passwords) > known:
+                self.guard.password_sent(host)
 
     def load(self, host: str) -> None:
         super().load(host)
@@ -133,12 +159,13 @@ class Servers(Fleet):
         self.emptied += uid in self.filled
         self.filled.discard(uid)
         self.clients.end(uid, self.clock())
+        self.guard.ended(self)
 
     def statistics(self, host: str) -> dict[str, str]:
         return self.clients.stats(self.uids[host], self.clock())
 
-    def check_write(self, _target: TargetedRequest, _live: Obj | None) -> None:
-        """Accept every write: whether servers are emptied shows in `emptied`."""
+    def check_write(self, target: TargetedRequest, live: Obj | None) -> None:
+        self.guard.check_write(self, target, live)
 
 
 MEMCACHED = Subject(
