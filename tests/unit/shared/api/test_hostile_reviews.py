@@ -31,7 +31,7 @@ from tests.support.hostile_reviews import (
 )
 
 KINDS = sorted(ADMISSIONS)
-PATHS_OF_A_TEST = 100
+PATHS_OF_A_TEST = 50
 """Reviews of a path take about 1.5 s of CPU time."""
 
 PARTS = [(kind, first) for kind in KINDS for first in range(0, len(paths_of(kind)), PATHS_OF_A_TEST)]
