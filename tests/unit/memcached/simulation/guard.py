@@ -59,7 +59,8 @@ class Guard:
             self.fail(f"{action}: servers are stopped by their workload only")
         if target.verb == "DELETE" and target.kind in WORKLOADS:
             self._replaced(servers, target.kind, target.name)
-        content = content_of(body) if target.kind == SECRET else {}
+        data = {key: text for key, text in (body.get("data") or {}).items() if text}  # null removes a key
+        content = content_of({"data": data}) if target.kind == SECRET else {}
         if content:
             self.written.update(content.values())
             self._certificate(servers, content, content_of(live), action)
