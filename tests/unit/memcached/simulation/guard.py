@@ -33,10 +33,12 @@ class Guard:
 
     Attributes:
         violations: violations so far, in order.
+        required_share: share of their items that clients find at least; 0 until a scenario has filled the servers.
         written: content of Secrets that the operator has written.
     """
 
     violations: list[str] = field(default_factory=list)
+    required_share: float = 0.0
     written: set[str] = field(default_factory=set)
 
     def fail(self, violation: str) -> None:
@@ -120,10 +122,9 @@ class Guard:
 
     def started(self, servers: Servers, pod: Obj) -> None:
         """Require that a server starts only when clients have filled the one that was replaced before."""
-        clients, controller = servers.clients, controller_of(pod) or {}
-        if controller.get("kind") == STATEFUL_SET.name and clients.least_found < 1 - 1.5 / len(clients.names):
-            # A Deployment has new names, so that keys move.
-            self.fail(f"{pod['metadata']['name']} is replaced while clients find {clients.found:.0%} of their items")
+        if servers.clients.least_found < self.required_share:
+            found = servers.clients.found
+            self.fail(f"{pod['metadata']['name']} is replaced while clients find {found:.0%} of their items")
 
     def ended(self, servers: Servers) -> None:
         """Require that of a workload at most one server is missing."""
