@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import TypeVar
 
-from operators.memcached.api.resource import WORKLOADS, Memcached
+from operators.memcached.api.resource import WORKLOADS, Memcached, workload_kind
 from operators.memcached.objects.names import server_hosts
 from operators.memcached.objects.pod import CONTAINER, attestation_port, mounted_certificate, reloads_users
 from operators.memcached.replica_sets import ReplicaSets
@@ -144,7 +144,7 @@ class Observed:
     """Observed state of a Memcached.
 
     Attributes:
-        workload: workload of the kind in `spec.workload`, and its servers.
+        workload: workload of the kind that the resource is to have (`workload_kind`), and its servers.
         former: workload of the other kind, while it still exists.
         disruption_budget: PodDisruptionBudget with that name, of any owner.
         network_policy: NetworkPolicy, likewise.
@@ -194,10 +194,9 @@ async def _observe(
 ) -> Observed:
     key = Key(resource.namespace, resource.name)
     pods = cache.owned(POD, key)
-    workloads = {
-        name: await _workload(kind, cache.get(kind, *key), pods, replica_sets, kube) for name, kind in WORKLOADS.items()
-    }
-    workload = workloads.pop(resource.spec.workload)
+    found = {kind: cache.get(kind, *key) for kind in WORKLOADS.values()}
+    workloads = {kind: await _workload(kind, obj, pods, replica_sets, kube) for kind, obj in found.items()}
+    workload = workloads.pop(workload_kind(resource, (kind for kind, obj in found.items() if _is_own(resource, obj))))
     (other,) = workloads.values()
     # With authentication, the Secret may remember a password from which another one is restored.
     is_new = resource.is_new and resource.spec.auth is None
@@ -220,6 +219,12 @@ async def _observe(
         traffic=await _traffic(access, meter, resource, workload),
         connection=connected,
     )
+
+
+def _is_own(resource: Memcached, obj: Obj | None) -> bool:
+    """Whether a workload is or becomes one of the resource: also one without an owner, as from a backup, is adopted."""
+    labels = {ownership.NAME: "memcached", ownership.INSTANCE: resource.name}  # it has the label of the operator: it is watched
+    return ownership.belongs_to(obj, resource.uid, labels) and "deletionTimestamp" not in obj["metadata"]
 
 
 async def _workload(

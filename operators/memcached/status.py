@@ -35,6 +35,8 @@ def report(settings: Settings, resource: Memcached, facts: Assessment, phase: st
         "version": _version(image),
         "nodes": [pod.name for pod in workload.current],
         "servers": list(facts.servers),
+        # The one that clients use: a spec that sets none again before the new one is ready cancels the change.
+        "workload": (workload if resource.spec.workload else facts.observed.workload).kind.name,
     }
     images = dict(sorted(facts.observed.server_images.items())[:MAX_IMAGES])
     checked = {

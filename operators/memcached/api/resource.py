@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -55,6 +56,9 @@ class MemcachedStatus(Status):
         None, description="Number of servers that are ready for clients.", json_schema_extra=INT32
     )
     selector: str | None = Field(None, description="Label selector of the servers' pods, for autoscalers.")
+    workload: Literal["Deployment", "StatefulSet"] | None = Field(
+        None, description="Kind of the workload that runs the servers. They keep it if spec.workload is not set."
+    )
     image: str | None = Field(None, description="Image of the servers, from spec.image or spec.version.")
     version: str | None = Field(None, description="Tag of the image, or its digest if it has no tag.")
     server_version: str | None = Field(
@@ -107,7 +111,8 @@ API = Resource(
             "starting with a letter and ending with a letter or a digit.",
         ),
         Rule(
-            f"self.spec.workload != 'StatefulSet' || size(self.metadata.name) <= {_MAX_SET_NAME}",
+            f"!has(self.spec.workload) || self.spec.workload != 'StatefulSet' || "
+            f"size(self.metadata.name) <= {_MAX_SET_NAME}",
             lambda resource: resource.spec.workload != "StatefulSet" or len(resource.name) <= _MAX_SET_NAME,
             f"metadata.name is also the name of the StatefulSet, which may have at most {_MAX_SET_NAME} characters. "
             "Use a shorter name, or set spec.workload to Deployment.",
@@ -152,6 +157,21 @@ class Memcached(CustomResource[MemcachedSpec]):
     def users_digest(self) -> str:
         """Digest in `status.users`: the users file that all servers had loaded last; empty if there is none."""
         return str(self.reported.get("users") or "")
+
+
+def workload_kind(resource: Memcached, existing: Iterable[Kind] = ()) -> Kind:
+    """Return the kind of the workload: as in the spec, else as before; only a new resource gets a StatefulSet.
+
+    Args:
+        existing: kinds of the workloads that belong to the resource; empty if they are unknown.
+    """
+    recorded = WORKLOADS.get(resource.spec.workload or str(resource.reported.get("workload")))
+    if recorded is not None:
+        return recorded
+    # A status with a selector is of a whole reconcile: release 0.1.0 made Deployments, and recorded no kind.
+    is_of_earlier_release = "selector" in resource.reported
+    is_too_long = len(resource.name) > _MAX_SET_NAME
+    return next(iter(existing), DEPLOYMENT if is_of_earlier_release or is_too_long else STATEFUL_SET)
 
 
 def default(obj: Obj) -> Obj:
@@ -230,7 +250,7 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
             "spec.autoscaling: targetCPUUtilization is relative to the CPU request of a server, which defaults to "
             f"{spec.container_resources()['requests']['cpu']}. Set resources.requests.cpu."
         )
-    if spec.tls_mode in ("self", "certManager") and spec.workload != "StatefulSet":
+    if spec.tls_mode in ("self", "certManager") and workload_kind(resource) != STATEFUL_SET:
         warnings.append(
             "spec.tls: status.servers lists IP addresses, for which the certificate is not valid. Clients must verify "
             f"the name {resource.name}.{resource.namespace}.svc instead; or set spec.workload to StatefulSet."
@@ -277,11 +297,11 @@ def _issuer_warnings(resource: Memcached, before: Memcached) -> list[str]:
 
 
 def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
-    spec, former = as_object(resource.spec), as_object(before.spec)
-    if resource.spec.workload != before.spec.workload:
+    spec, former, kind = as_object(resource.spec), as_object(before.spec), workload_kind(resource)
+    if kind != workload_kind(before):
         return [
-            f"spec.workload: the servers of the {resource.spec.workload} start empty, and every key moves to another "
-            "server when status.servers lists them."
+            f"spec.workload: the servers of the {kind} start empty, and every key moves to another server when "
+            "status.servers lists them."
         ]
     changed = [
         name

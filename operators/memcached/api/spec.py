@@ -279,11 +279,13 @@ class MemcachedSpec(PodSettings, PodExtensions):
         "operator is configured with, such as 1.6.45 or 1.6.45-alpine. Ignored if image is set. Default: the running "
         "version; for new servers the default of the operator." + _ROLLS,
     )
-    workload: Literal["Deployment", "StatefulSet"] = Field(
-        "Deployment",
+    workload: Literal["Deployment", "StatefulSet"] | None = Field(
+        None,
         description="Kind of the workload that runs the servers. A StatefulSet gives them stable DNS names "
         "(NAME-0.NAME.NAMESPACE.svc), so that keys stay on the same server when another server is replaced. After a "
-        "change, the new servers start empty, and the old workload is deleted when all new servers are ready.",
+        "change, the new servers start empty, and the old workload is deleted when all new servers are ready. Default: "
+        "the present kind (status.workload), also that of servers of release 0.1.0, which is Deployment; for a new "
+        "resource StatefulSet, or Deployment if its name has more than 52 characters.",
     )
     memory_mb: Annotated[int, Field(ge=8, le=1048576)] = Field(
         64,

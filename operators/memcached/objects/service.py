@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.pod import COMPONENT, CONTAINER, METRICS
-from shared.kubernetes.kinds import SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import SERVICE, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.objects import service_port
 from shared.kubernetes.ownership import Owner
 
 
-def service(resource: Memcached, own: Owner) -> Obj:
+def service(resource: Memcached, own: Owner, workload: Kind) -> Obj:
     """Return a headless Service: one DNS name for all servers, without load balancing.
 
     Servers do not share data, so that a client must choose the server by the key: there is no cluster IP. With a
@@ -17,7 +17,7 @@ def service(resource: Memcached, own: Owner) -> Obj:
     resolvers would cache that the name does not exist.
     """
     spec: Obj = {"clusterIP": "None", "selector": own.selector(COMPONENT), "ports": _ports(resource)}
-    if resource.spec.workload == STATEFUL_SET.name:
+    if workload == STATEFUL_SET:
         spec["publishNotReadyAddresses"] = True
     return own.object(SERVICE, resource.name, component=COMPONENT, spec=spec)
 

@@ -71,9 +71,10 @@ def report_certificate_without_name(resource: Memcached, facts: Assessment, _now
     )
 
 
-def ensure_service(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
+def ensure_service(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Ensure that the headless Service matches the spec."""
-    return Step.do(Apply(SERVICE, service.service(resource, owner(resource, settings.operator))))
+    own = owner(resource, settings.operator)
+    return Step.do(Apply(SERVICE, service.service(resource, own, facts.observed.workload.kind)))
 
 
 RESOURCES = Deferred(CONTAINER, "resources")
