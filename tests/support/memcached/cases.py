@@ -107,7 +107,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "size": {"size": 2},
     "image": {"image": "example.com/memcached:1"},
     "version": {"version": "1.6.18"},
-    "workload": {"workload": "StatefulSet"},
+    "workload": {"workload": "Deployment"},
     "memoryMB": {"memoryMB": 128},
     "maxConnections": {"maxConnections": 512},
     "threads": {"threads": 2},

@@ -46,6 +46,7 @@ from shared.testing.harness.scenario import apply as apply_resource
 from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.support.issuing import issued
 from tests.support.memcached.clients import Clients
+from tests.support.memcached.released import RELEASED_STATUS, released_deployment
 from tests.unit.memcached.fake_servers import Connected, Fleet, certificate, secret, tls_secret
 from tests.unit.memcached.simulation.guard import Guard
 from tests.unit.memcached.world import UNPAUSED
@@ -176,6 +177,7 @@ MEMCACHED = Subject(
 )
 
 NAMED: Obj = {"size": 1, "workload": "StatefulSet"}
+DEPLOYED: Obj = {"size": 1, "workload": "Deployment"}
 AUTH: Obj = {"auth": {"secretName": "cache-users"}}
 TLS: Obj = {"tls": {"secretName": "cache-tls"}}
 ISSUED: Obj = {"tls": {"mode": "self", "clientAuth": "required"}}
@@ -215,28 +217,54 @@ def renewed_certificate() -> ScenarioStep:
     return unobserved(ScenarioStep("the certificate is renewed", act))
 
 
+def released(**spec: Any) -> ScenarioStep:
+    """Create a resource with its Deployment and its status as release 0.1.0 left them."""
+
+    def act(stage: Stage) -> None:
+        apply(**spec).act(stage)
+        (resource,) = stage.find()
+        made = released_deployment(resource)
+        made["metadata"]["namespace"] = stage.namespace
+        stage.workloads.server.actor("memcached-operator").apply(DEPLOYMENT, made)
+        status = {"status": RELEASED_STATUS}
+        stage.user_client.merge(stage.kind, stage.namespace, "cache", status, subresource="status")
+
+    return ScenarioStep("release 0.1.0 creates cache", act)
+
+
 # Scenarios that do not depend on servers have none: replacing servers causes many similar writes.
 SCENARIOS = (
     Scenario("create", (apply(size=2),)),
-    Scenario("create a StatefulSet", (apply(**NAMED),)),
+    Scenario("create a Deployment", (apply(**DEPLOYED),)),
     Scenario("create with all optional objects", (apply(size=1, metrics={}, **BUDGET, **AUTOSCALING),)),
     Scenario("scale", (apply(size=2), apply(size=1)), given=(apply(size=1),)),
-    Scenario("scale a StatefulSet", (apply(**NAMED | {"size": 2}), apply(**NAMED)), given=(apply(**NAMED),)),
+    Scenario("scale a Deployment", (apply(**DEPLOYED | {"size": 2}), apply(**DEPLOYED)), given=(apply(**DEPLOYED),)),
     Scenario("scale to zero and back", (apply(size=0), apply(size=1)), given=(apply(size=1),)),
     Scenario("change the image", (apply(size=2, version="1.6.18"),), given=(apply(size=2),)),
-    Scenario("change the image of a StatefulSet", (apply(**NAMED, version="1.6.18"),), given=(apply(**NAMED),)),
+    Scenario("change the image of a Deployment", (apply(**DEPLOYED, version="1.6.18"),), given=(apply(**DEPLOYED),)),
     Scenario(
         "change again during an update",
         (limit_turns(apply(size=1, memoryMB=128), 3), apply(size=2, memoryMB=256)),
         given=(apply(size=1),),
         exact_counts=False,
     ),
-    Scenario("switch the workload", (apply(**NAMED), apply(size=1)), given=(apply(size=1),)),
+    Scenario("switch the workload", (apply(**NAMED), apply(**DEPLOYED)), given=(apply(**DEPLOYED),)),
     Scenario(
         "switch the workload and back immediately",
-        (limit_turns(apply(**NAMED), 3), apply(size=1)),
-        given=(apply(size=1),),
+        (limit_turns(apply(**NAMED), 3), apply(**DEPLOYED)),
+        given=(apply(**DEPLOYED),),
         exact_counts=False,
+    ),
+    Scenario(
+        "no longer set the workload that is switched to",
+        (limit_turns(apply(**NAMED), 3), apply(size=1)),
+        given=(apply(**DEPLOYED),),
+        exact_counts=False,
+    ),
+    Scenario("no longer set the workload", (apply(**NAMED), apply(size=1)), given=(apply(**DEPLOYED),)),
+    Scenario(
+        "upgrade from release 0.1.0",
+        (*operator_down(released(size=2, memoryMB=32, version="1.6.38")), delete(DEPLOYMENT)),
     ),
     Scenario("metrics on and off", (apply(size=0, metrics={}), apply(size=0)), given=(apply(size=0),)),
     Scenario(
@@ -278,26 +306,26 @@ SCENARIOS = (
     ),
     Scenario(
         "edits while paused",
-        (apply(size=1, paused=True), delete(SERVICE), edit(DEPLOYMENT, {"spec": {"replicas": 3}}), apply(size=1)),
+        (apply(size=1, paused=True), delete(SERVICE), edit(STATEFUL_SET, {"spec": {"replicas": 3}}), apply(size=1)),
         given=(apply(size=1),),
     ),
     Scenario("invalid, then repaired", (apply(size=2, **INVALID), apply(size=1)), given=(apply(size=1),)),
     Scenario("left invalid", (apply(size=2, **INVALID),), given=(apply(size=1),), ends="InvalidSpec"),
-    Scenario("owned objects deleted", (delete(SERVICE), delete(DEPLOYMENT)), given=(apply(size=1),)),
+    Scenario("owned objects deleted", (delete(SERVICE), delete(STATEFUL_SET)), given=(apply(size=1),)),
     Scenario(
         "owned objects edited",
         (
-            edit(DEPLOYMENT, {"spec": {"replicas": 5}, "metadata": {"labels": {"app.kubernetes.io/part-of": None}}}),
+            edit(STATEFUL_SET, {"spec": {"replicas": 5}, "metadata": {"labels": {"app.kubernetes.io/part-of": None}}}),
             edit(SERVICE, {"spec": {"selector": {"app.kubernetes.io/instance": "another"}}}),
-            edit(DEPLOYMENT, {"metadata": {"ownerReferences": None}}),
+            edit(STATEFUL_SET, {"metadata": {"ownerReferences": None}}),
         ),
         given=(apply(size=1),),
         exact_counts=False,  # an edit that is observed late has started further servers, which then end
     ),
     Scenario(
-        "StatefulSet deleted and edited",
-        (delete(STATEFUL_SET), edit(STATEFUL_SET, {"spec": {"replicas": 3}})),
-        given=(apply(**NAMED),),
+        "Deployment deleted and edited",
+        (delete(DEPLOYMENT), edit(DEPLOYMENT, {"spec": {"replicas": 3}})),
+        given=(apply(**DEPLOYED),),
         exact_counts=False,
     ),
     Scenario(
@@ -314,13 +342,13 @@ SCENARIOS = (
     Scenario("deleted", (delete(),), given=(apply(size=1, **BUDGET),), ends=""),
     Scenario(
         "deleted and recreated",
-        (delete(), apply(**NAMED)),
-        given=(apply(size=1),),
+        (delete(), apply(size=1)),
+        given=(apply(**DEPLOYED),),
         # An operator that missed the deletion restores the connection Secret, which is not watched, once more.
         inexact=frozenset({"Secret cache-connection"}),
     ),
-    Scenario("replaced immediately", at_once(delete(), apply(size=1)), given=(apply(size=2),)),
-    Scenario("orphaned and adopted", (delete(propagationPolicy="Orphan"), apply(size=1)), given=(apply(size=1),)),
+    Scenario("replaced immediately", at_once(delete(), apply(size=1)), given=(apply(**DEPLOYED | {"size": 2}),)),
+    Scenario("orphaned and adopted", (delete(propagationPolicy="Orphan"), apply(size=1)), given=(apply(**DEPLOYED),)),
     Scenario(
         "changes without an operator",
         operator_down(apply(size=1, version="1.6.18"), delete(SERVICE), lose(POD), delete(), apply(size=1)),

@@ -49,7 +49,7 @@ def released(harness: Harness, *, status: bool = True, deployment: bool = True, 
     """Create a resource that release 0.1.0 has reconciled; return it."""
     resource = harness.apply("cache", **({"size": 2, "memoryMB": 32, "version": "1.6.38"} | spec))
     if deployment:
-        harness.user_client.create(DEPLOYMENT, released_deployment(resource))
+        harness.server.actor("memcached-operator").apply(DEPLOYMENT, released_deployment(resource))
     if status:
         harness.user_client.merge(KIND, NAMESPACE, "cache", {"status": RELEASED_STATUS}, subresource="status")
     return resource

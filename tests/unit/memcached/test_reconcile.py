@@ -73,20 +73,26 @@ async def test_resource_creates_servers_and_its_status_lists_them(harness: Harne
     assert conditions(resource) == READY
     pods = [pod for _, pod in harness.server.objects(POD)]
     assert resource["status"]["nodes"] == [pod["metadata"]["name"] for pod in pods]
-    assert resource["status"]["servers"] == sorted(f"{pod['status']['podIP']}:11211" for pod in pods)
+    assert resource["status"]["servers"] == [f"cache-{number}.cache.{NAMESPACE}.svc:11211" for number in range(2)]
     assert [found for found, _ in await harness.events()] == ["Creating", "Ready"]
+
+
+async def test_status_lists_the_addresses_of_the_servers_of_a_deployment(harness: Harness) -> None:
+    resource = await created(harness, workload="Deployment")
+    pods = [pod for _, pod in harness.server.objects(POD)]
+    assert resource["status"]["servers"] == sorted(f"{pod['status']['podIP']}:11211" for pod in pods)
 
 
 async def test_creation_writes_each_object_once_and_the_status_twice(harness: Harness) -> None:
     harness.apply("cache", size=2)
     await harness.run()
     kinds = [(str(write.verb), write.kind) for write in harness.server.log.writes()]
-    applied = [("APPLY", kind) for kind in ("Service", "NetworkPolicy", "Deployment", "Secret")]
+    applied = [("APPLY", kind) for kind in ("Service", "NetworkPolicy", "StatefulSet", "Secret")]
     assert kinds == [*applied, ("PATCH", "Memcached")]
     assert not harness.server.log.reads, "creations fail if the object exists"
     await harness.settle()
     others = [write for write in harness.server.log.writes() if write.kind not in ("Memcached", "Secret")]
-    assert len(others) == 3, "NetworkPolicy, Service and Deployment once each"
+    assert len(others) == 3, "NetworkPolicy, Service and StatefulSet once each"
 
 
 @pytest.mark.parametrize("requested", [True, False])
@@ -134,19 +140,24 @@ async def test_restarted_operator_does_not_write_to_a_healthy_resource(harness: 
     assert not harness.server.log.writes()
 
 
+OF_WORKLOADS: tuple[Obj, ...] = (
+    {"spec": {"replicas": 7}},
+    {"metadata": {"labels": {"app.kubernetes.io/part-of": None}}},
+    {"metadata": {"ownerReferences": None}},
+    {"spec": {"template": {"spec": {"securityContext": None}}}},
+)
+
+
 @pytest.mark.parametrize(
     ("kind", "edit"),
     [
-        (DEPLOYMENT, {"spec": {"replicas": 7}}),
-        (DEPLOYMENT, {"metadata": {"labels": {"app.kubernetes.io/part-of": None}}}),
-        (DEPLOYMENT, {"metadata": {"ownerReferences": None}}),
-        (DEPLOYMENT, {"spec": {"template": {"spec": {"securityContext": None}}}}),
+        *((kind, edit) for kind in (DEPLOYMENT, STATEFUL_SET) for edit in OF_WORKLOADS),
         (SERVICE, {"spec": {"ports": None}}),
         (SERVICE, {"spec": {"selector": {"app.kubernetes.io/instance": "other"}}}),
     ],
 )
 async def test_foreign_edit_is_reverted_and_reported(harness: Harness, kind: Any, edit: Obj) -> None:
-    await created(harness)
+    await created(harness, **({"workload": "Deployment"} if kind == DEPLOYMENT else {}))
     before = harness.user_client.get(kind, NAMESPACE, "cache")
     harness.user_client.merge(kind, NAMESPACE, "cache", edit)
     await harness.settle()
@@ -160,15 +171,15 @@ async def test_foreign_edit_is_reverted_and_reported(harness: Harness, kind: Any
 async def test_foreign_addition_is_kept(harness: Harness) -> None:
     await created(harness)
     harness.server.log.reset()
-    harness.user_client.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"annotations": {"note": "yes"}}})
+    harness.user_client.merge(STATEFUL_SET, NAMESPACE, "cache", {"metadata": {"annotations": {"note": "yes"}}})
     await harness.settle()
     assert not harness.server.log.writes()
-    assert harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["annotations"]["note"] == "yes"
+    assert harness.user_client.get(STATEFUL_SET, NAMESPACE, "cache")["metadata"]["annotations"]["note"] == "yes"
 
 
-@pytest.mark.parametrize("kind", [DEPLOYMENT, SERVICE], ids=str)
+@pytest.mark.parametrize("kind", [DEPLOYMENT, STATEFUL_SET, SERVICE], ids=str)
 async def test_deleted_object_is_recreated(harness: Harness, kind: Any) -> None:
-    await created(harness)
+    await created(harness, **({"workload": "Deployment"} if kind == DEPLOYMENT else {}))
     harness.user_client.delete(kind, NAMESPACE, "cache")
     await harness.settle()
     assert harness.user_client.get(kind, NAMESPACE, "cache")
@@ -189,7 +200,7 @@ async def test_foreign_object_blocks_the_resource_until_its_deletion(harness: Ha
     assert reason(resource) == "NotOurs"
     message = resource["status"]["conditions"][0]["message"]
     assert ("belongs to ConfigMap shop" if controlled else "was not created by this operator") in message
-    assert not harness.server.objects(DEPLOYMENT), "no step runs after the one that blocks"
+    assert not harness.server.objects(STATEFUL_SET), "no step runs after the one that blocks"
     harness.user_client.delete(SERVICE, NAMESPACE, "cache")
     [key] = harness.cache.keys(KIND)
     harness.queue.add(key)
@@ -198,7 +209,7 @@ async def test_foreign_object_blocks_the_resource_until_its_deletion(harness: Ha
 
 
 async def test_status_of_a_stalled_resource_still_lists_the_actual_servers(harness: Harness) -> None:
-    await created(harness)
+    await created(harness, workload="Deployment")
     taken: Obj = {"ownerReferences": None, "labels": None}
     harness.user_client.merge(SERVICE, NAMESPACE, "cache", {"metadata": taken})
     await harness.run()
@@ -259,7 +270,7 @@ async def test_pod_with_a_forged_controller_is_no_server(harness: Harness, workl
 
 
 async def test_replica_set_is_read_once_and_a_foreign_one_after_each_change_of_the_deployment(harness: Harness) -> None:
-    before = await created(harness)
+    before = await created(harness, workload="Deployment")
     harness.server.log.reset()
     pod = harness.server.objects(POD)[0][1]
     [owner] = pod["metadata"]["ownerReferences"]
@@ -275,13 +286,24 @@ async def test_replica_set_is_read_once_and_a_foreign_one_after_each_change_of_t
 
 async def test_servers_stay_those_of_a_deployment_that_was_deleted_without_them(harness: Harness) -> None:
     """`kubectl delete --cascade=orphan`: the new Deployment adopts the ReplicaSet, and with it the pods."""
-    before = await created(harness)
+    before = await created(harness, workload="Deployment")
     uid = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["uid"]
     harness.user_client.delete(DEPLOYMENT, NAMESPACE, "cache", propagationPolicy="Orphan")
     await harness.settle()
     assert harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["uid"] != uid
     after = harness.resource("cache")
     assert (reason(after), after["status"]["servers"]) == ("Ready", before["status"]["servers"])
+
+
+async def test_servers_stay_those_of_a_stateful_set_that_was_deleted_without_them(harness: Harness) -> None:
+    await created(harness)
+    uids = {pod["metadata"]["uid"] for _, pod in harness.server.objects(POD)}
+    before = harness.user_client.get(STATEFUL_SET, NAMESPACE, "cache")["metadata"]["uid"]
+    harness.user_client.delete(STATEFUL_SET, NAMESPACE, "cache", propagationPolicy="Orphan")
+    await harness.settle()
+    assert harness.user_client.get(STATEFUL_SET, NAMESPACE, "cache")["metadata"]["uid"] != before
+    assert reason(harness.resource("cache")) == "Ready"
+    assert {pod["metadata"]["uid"] for _, pod in harness.server.objects(POD)} == uids
 
 
 async def warnings(harness: Harness) -> list[str]:
@@ -325,15 +347,16 @@ def test_unschedulable_server_is_a_warning_only_after_a_while() -> None:
     assert (late.verdict.reason, late.verdict.warning) == ("ServerFailing", True)
 
 
-async def test_orphaned_object_is_adopted(harness: Harness) -> None:
-    await created(harness)
+@pytest.mark.parametrize("kind", [DEPLOYMENT, STATEFUL_SET], ids=str)
+async def test_orphaned_object_is_adopted(harness: Harness, kind: Any) -> None:
+    await created(harness, workload=kind.name)
     harness.user_client.delete(KIND, NAMESPACE, "cache", propagationPolicy="Orphan")
     harness.server.collect_garbage()
-    uid = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["uid"]
+    uid = harness.user_client.get(kind, NAMESPACE, "cache")["metadata"]["uid"]
     resource = await created(harness)
-    deployment = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")
-    assert deployment["metadata"]["uid"] == uid
-    assert deployment["metadata"]["ownerReferences"][0]["uid"] == resource["metadata"]["uid"]
+    adopted = harness.user_client.get(kind, NAMESPACE, "cache")
+    assert adopted["metadata"]["uid"] == uid
+    assert adopted["metadata"]["ownerReferences"][0]["uid"] == resource["metadata"]["uid"]
 
 
 async def test_resource_under_deletion_is_not_reconciled(harness: Harness) -> None:
@@ -344,12 +367,12 @@ async def test_resource_under_deletion_is_not_reconciled(harness: Harness) -> No
     assert harness.server.log.is_empty
     harness.server.collect_garbage()
     await harness.settle()
-    assert not harness.server.objects(DEPLOYMENT)
+    assert not harness.server.objects(STATEFUL_SET)
 
 
 async def test_invalid_spec_stalls_and_running_servers_are_kept(harness: Harness) -> None:
     before = await created(harness)
-    deployment = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")
+    running = harness.user_client.get(STATEFUL_SET, NAMESPACE, "cache")
     harness.apply("cache", size=2, memoryMB=1)
     await harness.settle()
     stalled = harness.resource("cache")
@@ -358,13 +381,13 @@ async def test_invalid_spec_stalls_and_running_servers_are_kept(harness: Harness
     assert stalled["status"]["servers"] == before["status"]["servers"]
     harness.apply("cache", size=2)
     await harness.settle()
-    assert harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"] == deployment["spec"]
+    assert harness.user_client.get(STATEFUL_SET, NAMESPACE, "cache")["spec"] == running["spec"]
     assert conditions(harness.resource("cache"))["Ready"] == "True"
 
 
 async def test_only_repeated_api_failures_are_reported(harness: Harness) -> None:
     await created(harness)
-    harness.server.faults.answer(500, when=lambda method, path: "deployments" in path, times=None)
+    harness.server.faults.answer(500, when=lambda method, path: "statefulsets" in path, times=None)
     harness.apply("cache", size=3)
     [key] = harness.cache.keys(KIND)
     for attempt in range(4):
@@ -380,7 +403,7 @@ async def test_only_repeated_api_failures_are_reported(harness: Harness) -> None
 
 async def test_stale_cache_does_not_touch_an_object_that_replaced_a_deleted_one(harness: Harness) -> None:
     """The watch delays the events of a deletion and a creation, so that the operator acts on stale state."""
-    await created(harness)
+    await created(harness, workload="Deployment")
     harness.server.watches.hold()
     harness.user_client.delete(DEPLOYMENT, NAMESPACE, "cache")
     harness.apply("cache", size=3)
@@ -413,7 +436,7 @@ async def test_status_is_not_written_to_a_later_resource_of_the_same_name(harnes
     harness.user_client.delete(KIND, NAMESPACE, "cache")
     harness.apply("cache", size=1)
     harness.user_client.delete(POD, NAMESPACE, harness.server.objects(POD)[0][1]["metadata"]["name"])
-    pod = harness.server.objects(POD)[0][1]
+    pod = harness.server.objects(POD)[-1][1]  # the new resource has none of its name
     harness.cache.on_changed(POD, pod | {"metadata": pod["metadata"] | {"resourceVersion": "99999"}})
     [key] = harness.cache.keys(KIND)
     harness.queue.add(key)
@@ -432,7 +455,7 @@ MOVES = st.lists(
         st.tuples(st.just("version"), st.sampled_from(["1.6.18", "1.6.45"])),
         st.tuples(st.just("paused"), st.booleans()),
         st.tuples(st.just("memoryMB"), st.sampled_from([1, 64, 128])),
-        st.tuples(st.just("workload"), st.sampled_from(["Deployment", "StatefulSet"])),
+        st.tuples(st.just("workload"), st.sampled_from(["Deployment", "StatefulSet", None])),
         st.tuples(st.just("auth"), st.sampled_from([None, {"secretName": "users"}])),
         st.tuples(st.just("users"), st.sampled_from([None, "app:one\n", "app:two\n", "wrong"])),
         st.tuples(st.just("podDisruptionBudget"), st.sampled_from([None, {}, {"minAvailable": 1}])),
@@ -459,6 +482,7 @@ def test_any_sequence_of_events_converges_and_stays_stable(moves: list[tuple[str
 async def _converges_and_stays_stable(moves: list[tuple[str, Any]]) -> None:
     harness = Harness(CONTROLLER)
     spec: dict[str, Any] = {"size": 2} | UNPAUSED
+    chosen = {"StatefulSet", *(str(value) for move, value in moves if move == "workload")}
     harness.apply("cache", **spec)
     for move, value in moves:
         harness = await _move(harness, spec, move, value)
@@ -473,12 +497,14 @@ async def _converges_and_stays_stable(moves: list[tuple[str, Any]]) -> None:
     vulnerable = {"Vulnerable": "True"} if spec.get("version") == "1.6.18" else {}
     assert conditions(resource) == READY | vulnerable
     desired = parsed(**spec).spec
+    workload = resource["status"]["workload"]
+    assert workload == desired.workload or ("workload" not in spec and workload in chosen)
     assert len(resource["status"]["servers"]) == len(harness.server.objects(POD)) == desired.size
     made = [(str(kind), obj) for kind, obj in harness.server.objects() if kind in OWNED]
-    expected = {desired.workload: True, "Service": True, "PodDisruptionBudget": "podDisruptionBudget" in spec}
+    expected = {workload: True, "Service": True, "PodDisruptionBudget": "podDisruptionBudget" in spec}
     expected["HorizontalPodAutoscaler"] = "autoscaling" in spec
     assert sorted(kind for kind, _ in made) == sorted(kind for kind, there in expected.items() if there)
-    template = dict(made)[desired.workload]["spec"]["template"]
+    template = dict(made)[workload]["spec"]["template"]
     assert template["spec"]["containers"][0]["image"] == f"memcached:{desired.version}"
     assert ("annotations" in template["metadata"]) is ("auth" in spec)
     harness.server.log.reset()

@@ -9,10 +9,11 @@ from typing import Any
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.observe import Observed, Workload
 from operators.memcached.plan import Planner
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kinds import DEPLOYMENT, STATEFUL_SET, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Plan
 from shared.runtime.settings import Settings
+from shared.testing.api_server.server import ApiServer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = Settings(
@@ -76,8 +77,14 @@ def observed_pods(*pods: Pod, **counts: Any) -> Observed:
     return Observed(workload_of("Deployment", *pods, **counts))
 
 
-EMPTY = Observed(Workload(WORKLOADS["Deployment"]))
+EMPTY = Observed(Workload(STATEFUL_SET))
 
 
 def plan(resource: Memcached, up_to_date: Observed, **options: Any) -> Plan:
     return Planner(dataclasses.replace(SETTINGS, **options)).plan(resource, up_to_date, NOW)
+
+
+def workload_in(server: ApiServer) -> Obj:
+    """Return the workload of the only resource, whatever its kind."""
+    [found] = (obj for kind, obj in server.objects() if kind in (DEPLOYMENT, STATEFUL_SET))
+    return found

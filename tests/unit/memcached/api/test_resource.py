@@ -7,7 +7,7 @@ from itertools import combinations
 import pytest
 
 from operators.memcached.api.memory import overhead_mib
-from operators.memcached.api.resource import API, WORKLOADS, Memcached, validate
+from operators.memcached.api.resource import API, Memcached, validate, workload_kind
 from operators.memcached.api.spec import MemcachedSpec
 from operators.memcached.objects.names import owner
 from operators.memcached.observe import Observed, Workload
@@ -78,7 +78,7 @@ def objects_of(changed: Obj) -> list[Obj]:
         {"metadata": {"name": "cache", "namespace": "default", "uid": "u-1"}, "spec": {"size": 1, **changed}}
     )
     observed = Observed(
-        Workload(WORKLOADS[parsed.spec.workload]),
+        Workload(workload_kind(parsed)),
         secrets=Secrets(users="app:one\n" if parsed.spec.auth else ""),
         connection=ConnectionSecret(service=owner(parsed, "memcached-operator").object(SERVICE, "cache", component="")),
     )

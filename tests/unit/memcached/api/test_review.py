@@ -18,6 +18,7 @@ from shared.kubernetes.kinds import Obj
 from tests.support.cases import Case, Change
 from tests.support.memcached import changes
 from tests.support.memcached.cases import ACCEPTED, CHANGES, REFUSED
+from tests.support.memcached.released import RELEASED_STATUS
 
 
 def obj(name: str = "cache", **spec: Any) -> Obj:
@@ -156,9 +157,27 @@ def test_another_issuer_warns_that_clients_must_trust_its_authority_first() -> N
     assert "spec.tls.issuer" not in warnings_of(obj(tls={**given, "clientAuth": "required"}), obj(tls=given))
 
 
-def test_workload_change_warns_that_every_key_moves() -> None:
-    warning = warnings_of(obj(workload="StatefulSet", memoryMB=32), obj())
-    assert warning.startswith("spec.workload: the servers of the StatefulSet start empty")
+def reported(status: Obj, **spec: Any) -> Obj:
+    return obj(**spec) | {"status": status}
+
+
+@pytest.mark.parametrize(
+    "status", [{"workload": "Deployment"}, RELEASED_STATUS], ids=["this release", "release 0.1.0"]
+)
+def test_workload_change_warns_that_every_key_moves(status: Obj) -> None:
+    moved = "spec.workload: the servers of the StatefulSet start empty"
+    kept = reported(status)
+    assert warnings_of(reported(status, workload="StatefulSet", memoryMB=32), kept).startswith(moved)
+    assert warnings_of(reported(status, workload="Deployment"), kept) == "", "they are in a Deployment already"
+    assert warnings_of(kept, reported(status, workload="Deployment")) == "", "and stay in it"
+    assert warnings_of(kept, reported(status, workload="StatefulSet")).startswith(
+        "spec.workload: the servers of the Deployment start empty"
+    ), "a change that is not complete is cancelled"
+
+
+def test_workload_of_a_new_resource_is_a_stateful_set() -> None:
+    assert warnings_of(obj(workload="StatefulSet"), obj()) == ""
+    assert "the servers of the Deployment start empty" in warnings_of(obj(workload="Deployment"), obj())
 
 
 def test_spec_that_bypassed_admission_can_be_repaired() -> None:

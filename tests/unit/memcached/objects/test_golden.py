@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operators.memcached.api.resource import WORKLOADS, Memcached
+from operators.memcached.api.resource import Memcached, workload_kind
 from operators.memcached.observe import Observed, Workload
 from operators.memcached.security.secrets import Secrets
 from shared.runtime.plan import Apply
@@ -45,7 +45,7 @@ def test_objects_match_the_golden_file(case: str) -> None:
         users="app:one\n" if resource.spec.auth else "",
         authority="ca" if resource.spec.needs_client_certificate and resource.spec.tls_mode != "self" else "",
     )
-    seen = Observed(Workload(WORKLOADS[resource.spec.workload]), secrets=secrets)
+    seen = Observed(Workload(workload_kind(resource)), secrets=secrets)
     made = [action.obj for action in plan(resource, seen).actions if isinstance(action, Apply)]
     file = GOLDEN / case / "objects.yaml"
     if os.environ.get("UPDATE_GOLDEN"):
@@ -53,6 +53,6 @@ def test_objects_match_the_golden_file(case: str) -> None:
     assert made == list(yaml.safe_load_all(file.read_text()))
 
 
-def test_minimal_resource_owns_only_a_network_policy_a_service_and_a_deployment() -> None:
+def test_minimal_resource_owns_only_a_network_policy_a_service_and_a_stateful_set() -> None:
     objects = yaml.safe_load_all((GOLDEN / "seed" / "objects.yaml").read_text())
-    assert [obj["kind"] for obj in objects] == ["NetworkPolicy", "Service", "Deployment"]
+    assert [obj["kind"] for obj in objects] == ["NetworkPolicy", "Service", "StatefulSet"]

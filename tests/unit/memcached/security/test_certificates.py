@@ -24,7 +24,7 @@ from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import Fleet, certificate, der, mounted_secrets, secret, tls_secret
-from tests.unit.memcached.world import UNPAUSED, plan, pod, resource, workload_of
+from tests.unit.memcached.world import UNPAUSED, plan, pod, resource, workload_in, workload_of
 
 AUTH: Obj = {"auth": {"secretName": "users"}}
 TLS: Obj = {"tls": {"secretName": "cache-tls"}}
@@ -129,8 +129,7 @@ class World:
 
     def deployment_with(self, digest: str) -> Obj:
         """Return the Deployment as the operator applied it, with another digest of the Secrets."""
-        made = self.harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")
-        sent = applied(made, "memcached-operator")
+        sent = applied(workload_in(self.harness.server), "memcached-operator")
         assert sent is not None
         sent["spec"]["template"]["metadata"]["annotations"][SECRETS] = digest
         return sent
@@ -157,7 +156,7 @@ class World:
 
     @property
     def template(self) -> Obj:
-        found: Obj = self.harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["template"]
+        found: Obj = workload_in(self.harness.server)["spec"]["template"]
         return found
 
 
@@ -250,7 +249,7 @@ async def test_certificate_that_has_ended_is_not_copied_to_the_servers(world: Wo
 async def test_servers_of_an_earlier_release_mount_the_original_until_they_are_replaced() -> None:
     old = World("--no-write-secrets")
     old.apply_secret(tls_secret(certificate()))
-    await old.settled(**TLS)
+    await old.settled(**TLS, workload="Deployment")
     first = old.uids
     new = World(like=old)
     new.fleet.served = old.fleet.served
@@ -294,7 +293,7 @@ async def test_servers_of_an_earlier_release_are_replaced_only_when_their_users_
     """Without a sidecar, servers read the file only at startup; the annotation of 0.1.0 has a digest of it."""
     old = World(agent_image="")
     old.apply_secret(secret("users", users="app:secret\n"))
-    await old.settled(**AUTH)
+    await old.settled(**AUTH, workload="Deployment")
     found = old.harness.user_client.get(SECRET, NAMESPACE, "users")
     legacy = digest([(key_of(found), b"app:secret\n")])
     old.harness.server.actor("memcached-operator").apply(DEPLOYMENT, old.deployment_with(legacy), force=True)

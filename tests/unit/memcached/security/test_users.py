@@ -8,12 +8,12 @@ from typing import Any
 from operators.memcached.client.attestation import Attestation
 from operators.memcached.operator import controller
 from shared.cli.options import parse_options
-from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
+from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.managed_fields import applied
 from shared.kubernetes.secrets import content_of
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import Fleet, mounted_secrets, secret
-from tests.unit.memcached.world import UNPAUSED
+from tests.unit.memcached.world import UNPAUSED, workload_in
 
 BOTH, ONE = "app:secret\nold:other\n", "app:secret\n"
 
@@ -62,7 +62,7 @@ class World:
 
     @property
     def template(self) -> Any:
-        return self.harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["template"]
+        return workload_in(self.harness.server)["spec"]["template"]
 
 
 def reason(resource: Obj) -> str:
@@ -150,7 +150,7 @@ async def test_servers_whose_sidecar_attests_nothing_are_not_replaced_and_their_
     """An earlier build of the operator has made them; they adopt the sidecar when they are replaced."""
     world = World()
     await world.created()
-    former = applied(world.harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache"), "memcached-operator")
+    former = applied(workload_in(world.harness.server), "memcached-operator")
     assert former is not None
     pod = former["spec"]["template"]["spec"]
     server, sidecar = pod["containers"]
@@ -160,7 +160,7 @@ async def test_servers_whose_sidecar_attests_nothing_are_not_replaced_and_their_
     sidecar["args"] = ["exporter", "--address=127.0.0.1:11211", "--listen=0", *sidecar["args"][3:5]]
     del sidecar["ports"]
     sidecar["volumeMounts"], pod["volumes"] = sidecar["volumeMounts"][:1], pod["volumes"][:1]
-    world.harness.server.actor("memcached-operator").apply(DEPLOYMENT, former, force=True)
+    world.harness.server.actor("memcached-operator").apply(STATEFUL_SET, former, force=True)
     world.harness.workloads.settle()
     pods = world.addresses
     assert reason(await world.resync()) == "Ready"

@@ -16,7 +16,7 @@ import pytest
 from operators.memcached.operator import controller
 from operators.memcached.security.secrets import fingerprint
 from shared.kubernetes import accessors
-from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
+from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 from shared.pki import certs
 from shared.pki.rotation import BACKDATED, DATABASES, RENEWAL_FRACTION
@@ -297,10 +297,10 @@ async def test_servers_are_not_refreshed_for_a_secret_that_they_do_not_mount(blo
 
 async def test_paused_resource_is_not_changed() -> None:
     lab = await created(OPEN | UNPAUSED)
-    deployment = lab.run.stage.find(DEPLOYMENT)
+    before = lab.run.stage.find(STATEFUL_SET)
     await lab.steps(edit(None, {"spec": {"paused": True, "memoryMB": 128}}))
     await lab.passes(LIFE * RENEWAL_FRACTION)
-    assert lab.run.stage.find(DEPLOYMENT) == deployment
+    assert lab.run.stage.find(STATEFUL_SET) == before != []
 
 
 async def test_secret_of_another_owner_is_not_overwritten() -> None:

@@ -7,23 +7,26 @@ import pytest
 from shared.kubernetes.kinds import Obj
 from shared.testing.harness.scenario import Scenario, ScenarioStep, apply, later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
-from tests.support.memcached.scenarios import MEMCACHED, NAMED, SCENARIOS, Servers
+from tests.support.memcached.scenarios import DEPLOYED, MEMCACHED, SCENARIOS, Servers
 from tests.unit.memcached.world import UNPAUSED
 
 DECLARED = {
     "scale": 1,
-    "scale a StatefulSet": 1,
+    "scale a Deployment": 1,
     "scale to zero and back": 1,
     "change the image": 2,
-    "change the image of a StatefulSet": 1,
+    "change the image of a Deployment": 1,
     "change again during an update": 2,
     "switch the workload": 2,
     "switch the workload and back immediately": 1,
+    "no longer set the workload that is switched to": 1,
+    "no longer set the workload": 1,
+    "upgrade from release 0.1.0": 2,  # when its Deployment is deleted
     "TLS on, then a renewed certificate": 1,
     "generated password: rotated, its Secret deleted": 1,  # when spec.auth is set
     "edits while paused": 2,  # of the three servers that the edit of another client requested
     "owned objects deleted": 1,
-    "StatefulSet deleted and edited": 1,
+    "Deployment deleted and edited": 1,
     "a server lost": 1,
     "deleted": 1,
     "deleted and recreated": 1,
@@ -47,7 +50,7 @@ async def test_no_server_is_emptied_but_by_a_declared_change(scenario: Scenario)
     assert await emptied(*scenario.given, *scenario.steps) == DECLARED.get(scenario.name, 0)
 
 
-@pytest.mark.parametrize("spec", [{"size": 3}, NAMED | {"size": 3}], ids=["Deployment", "StatefulSet"])
+@pytest.mark.parametrize("spec", [DEPLOYED | {"size": 3}, {"size": 3}], ids=["Deployment", "StatefulSet"])
 async def test_paced_roll_replaces_the_next_server_after_the_pause(spec: Obj) -> None:
     paced = {**spec, "updateStrategy": {"pauseSeconds": 30}}  # too short for evidence
     roll = (apply(**paced), apply(**paced, memoryMB=128))

@@ -6,11 +6,11 @@ import pytest
 
 from operators.memcached.api.resource import API
 from shared.kubernetes.accessors import condition
-from shared.kubernetes.kinds import DEPLOYMENT, POD, Obj
+from shared.kubernetes.kinds import POD, Obj
 from shared.testing.harness.scenario import apply
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import MEMCACHED
-from tests.unit.memcached.world import UNPAUSED
+from tests.unit.memcached.world import UNPAUSED, workload_in
 
 BEFORE: Obj = {"size": 2, "resources": {"limits": {"memory": "256Mi"}, "requests": {"cpu": "50m"}}}
 AFTER: Obj = {"size": 2, "resources": {"limits": {"memory": "512Mi"}, "requests": {"cpu": "100m"}}}
@@ -31,7 +31,7 @@ def memory(holder: Obj) -> str:
 def state(found: World) -> tuple[set[str], set[str], str]:
     """Return the UIDs of the pods, their memory limits, and that of the template."""
     pods = [obj for _, obj in found.server.objects(POD)]
-    [(_, workload)] = found.server.objects(DEPLOYMENT)
+    workload = workload_in(found.server)
     uids = {pod["metadata"]["uid"] for pod in pods}
     return uids, {memory(pod) for pod in pods}, memory(workload["spec"]["template"])
 

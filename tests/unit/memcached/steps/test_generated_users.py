@@ -10,12 +10,12 @@ from typing import Any
 from operators.memcached.operator import controller
 from operators.memcached.steps.generated_users import OVERLAP
 from shared.cli.options import parse_options
-from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
+from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.steps.passwords import ROTATE
 from shared.testing.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import Fleet, mounted_secrets, secret
-from tests.unit.memcached.world import NOW
+from tests.unit.memcached.world import NOW, workload_in
 
 NAME = "cache-auth"
 
@@ -78,7 +78,7 @@ async def test_password_is_generated_once() -> None:
     (line,) = lab.lines
     assert re.fullmatch(r"memcached:[0-9a-f]{64}", line)
     assert lab.connected == line
-    volume, _ = lab.harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["template"]["spec"]["volumes"]
+    volume, _ = workload_in(lab.harness.server)["spec"]["template"]["spec"]["volumes"]
     assert volume["secret"]["secretName"] == NAME
     await lab.apply(size=3)
     await lab.resync()
@@ -133,7 +133,7 @@ async def test_secret_of_a_user_is_neither_used_nor_changed() -> None:
     assert reason(resource) == "NotOurs"
     assert "Secret cache-auth exists" in resource["status"]["conditions"][0]["message"]
     assert lab.harness.user_client.get(SECRET, NAMESPACE, NAME) == before
-    assert not lab.harness.server.objects(DEPLOYMENT)
+    assert not lab.harness.server.objects(STATEFUL_SET)
 
 
 async def test_operator_without_the_right_refuses_with_advice() -> None:
@@ -141,4 +141,4 @@ async def test_operator_without_the_right_refuses_with_advice() -> None:
     resource = await lab.apply()
     assert reason(resource) == "PasswordNotGenerated"
     assert "rbac.writeSecrets" in resource["status"]["conditions"][0]["message"]
-    assert not lab.harness.server.objects(DEPLOYMENT)
+    assert not lab.harness.server.objects(STATEFUL_SET)

@@ -11,10 +11,10 @@ import pytest
 
 from operators.memcached.operator import controller
 from shared.cli.options import parse_options
-from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, Kind, Obj
+from shared.kubernetes.kinds import AUTOSCALER, DISRUPTION_BUDGET, POD, Kind, Obj
 from shared.status.verdict import Progress
 from shared.testing.harness.harness import NAMESPACE, NOW, Harness
-from tests.unit.memcached.world import UNPAUSED, observed_pods, plan, pod, resource
+from tests.unit.memcached.world import UNPAUSED, observed_pods, plan, pod, resource, workload_in
 
 OPTIONAL: dict[Kind, Obj] = {
     DISRUPTION_BUDGET: {"podDisruptionBudget": {"minAvailable": 1}},
@@ -89,7 +89,7 @@ async def test_size_set_by_the_autoscaler_is_kept(harness: Harness) -> None:
     hpa = harness.server.actor("horizontal-pod-autoscaler")
     hpa.merge(harness.controller.kind, NAMESPACE, "cache", {"spec": {"size": 4}})
     await harness.settle()
-    assert harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == 4
+    assert workload_in(harness.server)["spec"]["replicas"] == 4
     assert harness.resource("cache")["spec"]["size"] == 4, "the operator does not reset it"
 
 
@@ -97,7 +97,7 @@ async def test_size_set_by_the_autoscaler_is_kept(harness: Harness) -> None:
 async def test_size_outside_the_autoscalers_bounds_is_clamped(harness: Harness, size: int, runs: int) -> None:
     """The webhook clamps the size at admission; without it, the operator clamps it."""
     await settled(harness, size=size, **OPTIONAL[AUTOSCALER])
-    assert harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["spec"]["replicas"] == runs
+    assert workload_in(harness.server)["spec"]["replicas"] == runs
     assert reason(harness.resource("cache")) == "Ready"
 
 

@@ -18,6 +18,7 @@ from tests.unit.memcached.world import UNPAUSED, plan, pod, resource, workload_o
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))
 NAMES = [f"cache-{number}.cache.default.svc:11211" for number in range(5)]
 SET: Obj = {"workload": "StatefulSet"}
+DEPLOYED: Obj = {"workload": "Deployment"}
 
 
 def set_pod(number: int, **known: Any) -> Any:
@@ -79,10 +80,12 @@ def test_former_workload_stays_until_the_new_one_is_ready() -> None:
 
 def test_former_workload_is_deleted_when_all_new_servers_are_ready() -> None:
     old = workload_of("Deployment", *map(pod, range(3)))
-    result = plan(
-        resource(phase="Updating", observed=1, **SET),
-        Observed(workload_of("StatefulSet", *map(set_pod, range(3))), old),
-    )
+    observed = Observed(workload_of("StatefulSet", *map(set_pod, range(3))), old)
+    first = plan(resource(phase="Updating", observed=1, status={"workload": "Deployment"}, **SET), observed)
+    assert not [action for action in first.actions if isinstance(action, Delete)], "the new kind is recorded first"
+    assert (first.status["workload"], first.verdict.reason) == ("StatefulSet", "SwitchingWorkload")
+    assert first.requeue == 1
+    result = plan(resource(phase="Updating", observed=1, status=first.status, **SET), observed)
     [deletion] = [action for action in result.actions if isinstance(action, Delete)]
     assert (deletion.kind, deletion.obj) == (DEPLOYMENT, old.obj)
     assert result.verdict.progress is Progress.WAITING
@@ -175,8 +178,9 @@ async def test_workload_change_always_leaves_servers_for_clients(harness: Harnes
     assert reasons == ["Creating", "SwitchingWorkload", "Ready"], "the second Ready increases the count"
 
 
-async def test_reverted_workload_change_keeps_the_former_servers(harness: Harness) -> None:
-    await settled(harness)
+@pytest.mark.parametrize("reverted", [DEPLOYED, {}], ids=["set", "not set any more"])
+async def test_reverted_workload_change_keeps_the_former_servers(harness: Harness, reverted: Obj) -> None:
+    await settled(harness, **DEPLOYED)
     uids = {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)}
     harness.workloads.pod_problem = lambda obj: "" if obj["metadata"]["uid"] in uids else "ImagePullBackOff"
     harness.apply("cache", size=3, **SET)
@@ -184,14 +188,14 @@ async def test_reverted_workload_change_keeps_the_former_servers(harness: Harnes
     assert kinds(harness) == ["Deployment", "StatefulSet"]
     assert len(harness.resource("cache")["status"]["servers"]) == 3, "the former servers still serve"
     assert harness.resource("cache")["status"]["phase"] == "Updating"
-    await settled(harness)
+    await settled(harness, **reverted)
     assert kinds(harness) == ["Deployment"]
     assert {obj["metadata"]["uid"] for _, obj in harness.server.objects(POD)} == uids
 
 
 async def test_foreign_workload_is_not_deleted(harness: Harness) -> None:
     """A copied manifest has the labels of the resource, but no owner reference to it."""
-    await settled(harness)
+    await settled(harness, **DEPLOYED)
     foreign = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")
     harness.user_client.merge(DEPLOYMENT, NAMESPACE, "cache", {"metadata": {"ownerReferences": None}})
     harness.apply("cache", size=3, **SET)
