@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached, workload_kind
-from operators.memcached.objects.names import server_hosts
+from operators.memcached.objects.names import owner, server_hosts
 from operators.memcached.objects.pod import CONTAINER, attestation_port, mounted_certificate, reloads_users
 from operators.memcached.replica_sets import ReplicaSets
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
@@ -196,7 +196,7 @@ async def _observe(
     pods = cache.owned(POD, key)
     found = {kind: cache.get(kind, *key) for kind in WORKLOADS.values()}
     workloads = {kind: await _workload(kind, obj, pods, replica_sets, kube) for kind, obj in found.items()}
-    workload = workloads.pop(workload_kind(resource, (kind for kind, obj in found.items() if _is_own(resource, obj))))
+    workload = workloads.pop(_kind(resource, found))
     (other,) = workloads.values()
     # With authentication, the Secret may remember a password from which another one is restored.
     is_new = resource.is_new and resource.spec.auth is None
@@ -221,10 +221,22 @@ async def _observe(
     )
 
 
-def _is_own(resource: Memcached, obj: Obj | None) -> bool:
-    """Whether a workload is or becomes one of the resource: also one without an owner, as from a backup, is adopted."""
-    labels = {ownership.NAME: "memcached", ownership.INSTANCE: resource.name}  # it has the label of the operator: it is watched
-    return ownership.belongs_to(obj, resource.uid, labels) and "deletionTimestamp" not in obj["metadata"]
+def _kind(resource: Memcached, found: Mapping[Kind, Obj | None]) -> Kind:
+    """Return the kind of the workload.
+
+    Raises:
+        FormerObject: a workload of a former resource of the name exists. The garbage collector deletes it, or removes
+            its owner: then it is adopted, and decides.
+    """
+    own = owner(resource, "")
+    labels = {ownership.NAME: own.application, ownership.INSTANCE: own.name}  # what is watched has that of the operator
+    present = {kind: obj for kind, obj in found.items() if obj and "deletionTimestamp" not in obj["metadata"]}
+    existing = [kind for kind, obj in present.items() if ownership.belongs_to(obj, own.uid, labels)]
+    if resource.chosen_workload is None and not existing:
+        for obj in present.values():
+            if (controller := ownership.controller_of(obj)) and own.was(controller):
+                ownership.require_owned({"metadata": {"ownerReferences": [own.reference()]}}, obj)
+    return workload_kind(resource, existing)
 
 
 async def _workload(

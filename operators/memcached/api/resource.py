@@ -139,6 +139,11 @@ class Memcached(CustomResource[MemcachedSpec]):
         return cls(obj, parse(MemcachedSpec, obj.get("spec") or {}, at="spec"))
 
     @property
+    def chosen_workload(self) -> Kind | None:
+        """Kind of the workload in the spec, else in `status.workload`; None if there is none in either."""
+        return WORKLOADS.get(self.spec.workload or str(self.reported.get("workload")))
+
+    @property
     def listed_servers(self) -> tuple[str, ...]:
         """Addresses in `status.servers`: the servers that clients were last given."""
         return tuple(self.reported.get("servers") or ())
@@ -165,9 +170,8 @@ def workload_kind(resource: Memcached, existing: Iterable[Kind] = ()) -> Kind:
     Args:
         existing: kinds of the workloads that belong to the resource; empty if they are unknown.
     """
-    recorded = WORKLOADS.get(resource.spec.workload or str(resource.reported.get("workload")))
-    if recorded is not None:
-        return recorded
+    if resource.chosen_workload is not None:
+        return resource.chosen_workload
     # A status with a selector is of a whole reconcile: release 0.1.0 made Deployments, and recorded no kind.
     is_of_earlier_release = "selector" in resource.reported
     is_too_long = len(resource.name) > _MAX_SET_NAME

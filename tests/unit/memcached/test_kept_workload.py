@@ -12,6 +12,7 @@ import pytest
 from operators.memcached.operator import controller
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET, Kind, Obj
+from shared.runtime.reconciler import MAX_COLLECTION_FAILURES
 from shared.testing.api_server.kinds import CONFIG_MAP
 from shared.testing.faults import requests
 from shared.testing.harness.harness import NAMESPACE, Harness
@@ -168,9 +169,44 @@ async def test_former_resources_workload_decides_nothing(harness: Harness) -> No
     harness.user_client.delete(KIND, NAMESPACE, "cache")
     harness.apply("cache", size=2)
     await harness.run()
+    assert "status" not in harness.resource("cache"), "nothing is recorded until it is deleted"
     harness.server.collect_garbage()
     await harness.settle()
     assert (kinds(harness), recorded(harness), reason(harness)) == (["StatefulSet"], "StatefulSet", "Ready")
+
+
+async def test_former_resources_workload_that_the_garbage_collector_leaves_is_reported(harness: Harness) -> None:
+    harness.apply("cache", size=2, workload="Deployment")
+    await harness.settle()
+    harness.user_client.delete(KIND, NAMESPACE, "cache")
+    harness.apply("cache", size=2)
+    [key] = harness.cache.keys(KIND)
+    for _ in range(MAX_COLLECTION_FAILURES + 1):
+        await harness.run()
+        harness.queue.add(key)
+    await harness.run()
+    assert (kinds(harness), reason(harness)) == (["Deployment"], "NotOurs")
+    harness.server.collect_garbage()
+    await harness.settle()
+    assert (kinds(harness), recorded(harness)) == (["StatefulSet"], "StatefulSet")
+
+
+async def test_orphaned_workload_is_adopted_also_if_the_operator_does_not_see_yet_that_it_is_one(
+    harness: Harness,
+) -> None:
+    harness.apply("cache", size=2, workload="Deployment")
+    await harness.settle()
+    uid = harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["uid"]
+    harness.broken_watches.add(DEPLOYMENT)
+    harness.user_client.delete(KIND, NAMESPACE, "cache", propagationPolicy="Orphan")
+    harness.server.collect_garbage()
+    harness.apply("cache", size=2)
+    await harness.run()
+    assert kinds(harness) == ["Deployment"]
+    harness.relist()
+    await harness.settle()
+    assert (kinds(harness), recorded(harness), reason(harness)) == (["Deployment"], "Deployment", "Ready")
+    assert harness.user_client.get(DEPLOYMENT, NAMESPACE, "cache")["metadata"]["uid"] == uid
 
 
 async def test_workload_that_is_being_deleted_decides_nothing(harness: Harness) -> None:

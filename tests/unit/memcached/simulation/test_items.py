@@ -19,8 +19,7 @@ DECLARED = {
     "change again during an update": 2,
     "switch the workload": 2,
     "switch the workload and back immediately": 1,
-    "no longer set the workload that is switched to": 1,
-    "no longer set the workload": 1,
+    "no longer set the workload after a switch": 1,
     "upgrade from release 0.1.0": 2,  # when its Deployment is deleted
     "TLS on, then a renewed certificate": 1,
     "generated password: rotated, its Secret deleted": 1,  # when spec.auth is set
