@@ -9,7 +9,7 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.errors import NotFound
-from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE
+from shared.kubernetes.kinds import POD, SERVICE, STATEFUL_SET
 from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.conftest import install
 from tests.api.support.running import Operator
@@ -54,7 +54,7 @@ def test_recreated_resource_adopts_orphaned_objects(alive: World) -> None:
     alive.eventually(lambda: not alive.listed(MEMCACHED), 40)
     assert [alive.get(kind)["metadata"]["uid"] for kind in OWNED] == uids
     resource = alive.create(size=2)
-    alive.eventually(lambda: alive.get(DEPLOYMENT)["spec"]["replicas"] == 2)
+    alive.eventually(lambda: alive.get(STATEFUL_SET)["spec"]["replicas"] == 2)
     assert [alive.get(kind)["metadata"]["uid"] for kind in OWNED] == uids
     for kind in OWNED:
         (owner,) = alive.get(kind)["metadata"]["ownerReferences"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kubernetes.kinds import DEPLOYMENT, SERVICE, Obj
+from shared.kubernetes.kinds import SERVICE, STATEFUL_SET, Obj
 from shared.testing.faults import Faults, requests, writes
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
@@ -42,13 +42,13 @@ def run_lifecycle(world: World, strike: Callable[[], None] = lambda: None) -> li
     world.eventually(world.is_ready, 40)
     strike()
     world.change(size=2)
-    world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["spec"]["replicas"] == 2, 40)
+    world.eventually(lambda: world.is_ready() and world.get(STATEFUL_SET)["spec"]["replicas"] == 2, 40)
     strike()
     world.delete(SERVICE)
     world.eventually(lambda: world.find(SERVICE) and world.is_ready(), 40)
     strike()
     world.change(memoryMB=128)
-    world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["metadata"]["generation"] == 3, 40)
+    world.eventually(lambda: world.is_ready() and world.get(STATEFUL_SET)["metadata"]["generation"] == 3, 40)
     return world.snapshot()
 
 
@@ -97,11 +97,11 @@ def test_random_faults_do_not_change_the_end(
 
 
 def test_lasting_api_failure_is_reported_until_it_ends(world: World, operator: Operator) -> None:
-    operator.wire.faults.answer(503, when=requests("PATCH", "/deployments/"), times=5)
+    operator.wire.faults.answer(503, when=requests("PATCH", "/statefulsets/"), times=5)
     world.create()
     world.eventually(lambda: world.reason() == "ApiUnavailable")
     assert world.condition(of="Reconciling")["status"] == "True"
-    assert world.find(DEPLOYMENT) is None
+    assert world.find(STATEFUL_SET) is None
     world.eventually(world.is_ready)
     assert world.get(MEMCACHED)["status"]["phase"] == "Running"
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from shared.kubernetes.accessors import is_true
-from shared.kubernetes.kinds import DEPLOYMENT, SERVICE
+from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
 from shared.status.conditions import READY
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
@@ -46,7 +46,7 @@ def test_unrelated_edits_cause_no_requests(world: World, gate: Gate, gated: Oper
     wait_until_idle(gate)
     gate.passed.clear()
     note = {"metadata": {"annotations": {"example.com/note": "mine"}}}
-    for kind in (MEMCACHED, DEPLOYMENT, SERVICE):
+    for kind in (MEMCACHED, STATEFUL_SET, SERVICE):
         world.edit(kind, note)
     time.sleep(QUIET)
     assert [passed for passed in gate.passed if passed.method != "GET"] == []
@@ -65,7 +65,7 @@ def test_scaling_causes_one_apply_and_status_updates_only(world: World, gated: O
     world.eventually(world.is_ready)
     wait_until_idle(gate)
     paths = [sent.path for sent in gated.wire.writes]
-    assert sum(path.endswith("/deployments/cache") for path in paths) == 1
+    assert sum(path.endswith("/statefulsets/cache") for path in paths) == 1
     assert not any(path.endswith("/services/cache") for path in paths)
     reads = [sent.path.rpartition("/")[2] for sent in gated.wire.sent if sent.method == "GET"]
     # A reconcile after a poll of the Secrets reads the one that the operator itself writes.

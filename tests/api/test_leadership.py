@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kubernetes.kinds import DEPLOYMENT, EVENT, LEASE, Obj
+from shared.kubernetes.kinds import EVENT, LEASE, STATEFUL_SET, Obj
 from shared.runtime.reconciler import Reconciler
 from shared.runtime.supervisor import MustEnd
 from tests.api.support.gate import Gate
@@ -53,9 +53,9 @@ def lease(world: World) -> Obj:
 
 
 def change_size(world: World, size: int) -> None:
-    """Change the size, and wait until the Deployment has it."""
+    """Change the size, and wait until the StatefulSet has it."""
     world.change(size=size)
-    wait(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == size)
+    wait(lambda: world.get(STATEFUL_SET)["spec"]["replicas"] == size)
 
 
 @pytest.mark.commit
@@ -118,7 +118,7 @@ def test_frozen_leader_steps_down_after_its_replacement(plane: ControlPlane, wor
         world.change(size=2)
         leader.signal(signal.SIGCONT)
         wait(lambda: not leader.leads)
-        wait(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == 2)
+        wait(lambda: world.get(STATEFUL_SET)["spec"]["replicas"] == 2)
         assert standby.metric('rest_client_requests_total{method="PATCH"}') > written
         assert leader.process.poll() is None, "the former leader becomes a standby without a restart"
         assert any("stopped leading" in line for line in leader.log_lines)
@@ -142,7 +142,7 @@ def test_leader_stops_without_an_api_server_and_resumes_afterwards(world: World,
     world.change(size=2)
     time.sleep(5)  # longer than the lease duration
     elected.wire.faults.clear()
-    wait(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == 2, 10)
+    wait(lambda: world.get(STATEFUL_SET)["spec"]["replicas"] == 2, 10)
     assert lease(world)["leaseTransitions"] == transitions, "no other replica led"
 
 

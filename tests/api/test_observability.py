@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kubernetes.kinds import DEPLOYMENT, EVENT
+from shared.kubernetes.kinds import EVENT, STATEFUL_SET
 from tests.api.support.replicas import Replica, wait
 from tests.api.support.world import MEMCACHED, World
 from tests.api.test_leadership import leader_and_standby
@@ -124,10 +124,10 @@ def path_of(span: Span) -> str:
 def test_reconcile_is_one_trace_of_its_requests(observed: Observed, world: World) -> None:
     world.create()
     world.eventually(world.is_ready)
-    deployment = DEPLOYMENT.path(world.namespace, "cache")
+    workload = STATEFUL_SET.path(world.namespace, "cache")
 
     def creating() -> list[Span]:
-        return [span for span in observed.collector.spans if path_of(span) == deployment]
+        return [span for span in observed.collector.spans if path_of(span) == workload]
 
     wait(creating)
     [applied] = [span for span in creating() if span.name == "PATCH"][:1]
@@ -152,7 +152,7 @@ def test_reconcile_is_one_trace_of_its_requests(observed: Observed, world: World
     assert applied.is_client
     assert applied.attributes["http.response.status_code"] in (200, 201)
     assert reconcile.seconds >= sum(part.seconds for part in parts)
-    created = [line for line in observed.log if "created Deployment cache" in line["message"]]
+    created = [line for line in observed.log if "created StatefulSet cache" in line["message"]]
     assert [line["trace_id"] for line in created] == [applied.trace], "log lines carry the trace ID"
 
 

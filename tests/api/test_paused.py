@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from shared.kubernetes.errors import Invalid
-from shared.kubernetes.kinds import CRD, DEPLOYMENT, SERVICE, Obj
+from shared.kubernetes.kinds import CRD, SERVICE, STATEFUL_SET, Obj
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, OWNED, World
 
@@ -24,7 +24,7 @@ def test_paused_resource_updates_only_its_status(settled: World, operator: Opera
     settled.change(paused=True, size=3)
     settled.eventually(lambda: settled.reason() == "Paused")
     operator.wire.sent.clear()
-    settled.edit(DEPLOYMENT, {"spec": {"replicas": 1}})
+    settled.edit(STATEFUL_SET, {"spec": {"replicas": 1}})
     settled.delete(SERVICE)
     settled.eventually(lambda: settled.get(MEMCACHED)["status"]["readyReplicas"] == 1)
     assert settled.get(MEMCACHED)["status"]["phase"] == "Paused"
@@ -32,7 +32,7 @@ def test_paused_resource_updates_only_its_status(settled: World, operator: Opera
     assert {sent.path.rpartition("/")[2] for sent in operator.wire.writes} == {"status"}
     settled.change(paused=False)
     settled.eventually(lambda: settled.is_ready() and settled.find(SERVICE))
-    assert settled.get(DEPLOYMENT)["spec"]["replicas"] == 3
+    assert settled.get(STATEFUL_SET)["spec"]["replicas"] == 3
 
 
 def test_resource_created_paused_gets_no_objects(world: World, operator: Operator) -> None:

@@ -21,7 +21,7 @@ from e2e.cluster.machine.network import free_ports
 from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.client import Request, Response, Transport
 from shared.kubernetes.errors import NotFound
-from shared.kubernetes.kinds import CRD, DEPLOYMENT, SERVICE
+from shared.kubernetes.kinds import CRD, SERVICE, STATEFUL_SET
 from shared.observability import profiling
 from tests.api.conftest import Kubectl
 from tests.api.support.replicas import Replica, answer, wait
@@ -215,7 +215,7 @@ def test_resource_in_another_namespace_is_not_changed(plane: ControlPlane, count
             world.eventually(world.is_ready)
         for world in worlds[count:]:
             assert "status" not in world.get(MEMCACHED)
-            assert world.listed(DEPLOYMENT) + world.listed(SERVICE) == []
+            assert world.listed(STATEFUL_SET) + world.listed(SERVICE) == []
         assert all(any(f"/namespaces/{name}/" in sent.path for name in watched) for sent in operator.wire.sent)
     finally:
         operator.stop()

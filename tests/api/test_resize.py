@@ -6,7 +6,7 @@ report the resources of its containers, as here. Real kubelets resize pods in e2
 
 from __future__ import annotations
 
-from shared.kubernetes.kinds import DEPLOYMENT, POD, Obj
+from shared.kubernetes.kinds import POD, STATEFUL_SET, Obj
 from tests.api.support.running import Operator
 from tests.api.support.world import World
 
@@ -30,4 +30,4 @@ def test_pods_are_replaced_if_the_api_server_refuses_to_resize_them(world: World
     world.change(resources=AFTER)
     world.eventually(lambda: world.is_ready() and {memory(pod) for pod in world.listed(POD)} == {"512Mi"})
     assert not uids(world) & before
-    assert memory(world.get(DEPLOYMENT)["spec"]["template"]) == "512Mi"
+    assert memory(world.get(STATEFUL_SET)["spec"]["template"]) == "512Mi"

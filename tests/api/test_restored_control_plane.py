@@ -10,7 +10,7 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.errors import NotFound
-from shared.kubernetes.kinds import DEPLOYMENT, SERVICE
+from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
 from tests.api.conftest import install
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
@@ -61,9 +61,11 @@ def test_operator_follows_a_control_plane_restored_from_a_backup(alone: ControlP
 
         world.delete(SERVICE)
         world.change("deleted", size=2)
-        world.eventually(lambda: world.find(SERVICE) and world.get(DEPLOYMENT, "deleted")["spec"]["replicas"] == 2, 60)
+        world.eventually(
+            lambda: world.find(SERVICE) and world.get(STATEFUL_SET, "deleted")["spec"]["replicas"] == 2, 60
+        )
         world.change(size=3)
-        world.eventually(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == 3, 60)
+        world.eventually(lambda: world.get(STATEFUL_SET)["spec"]["replicas"] == 3, 60)
     finally:
         operator.stop()
         world.close()

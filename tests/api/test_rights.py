@@ -53,7 +53,7 @@ def rights(passed: Passed) -> set[tuple[str, str]]:
 
 
 def test_role_grants_exactly_the_permissions_in_use(world: World, gate: Gate, gated: Operator) -> None:
-    world.create(size=1)
+    world.create(size=1, workload="Deployment")
     world.eventually(world.is_ready)
     world.change(size=2)
     world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["spec"]["replicas"] == 2)

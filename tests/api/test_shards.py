@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.kubernetes.kinds import DEPLOYMENT, LEASE, Key
+from shared.kubernetes.kinds import LEASE, STATEFUL_SET, Key
 from shared.runtime.reconciler import Reconciler
 from shared.runtime.shards import lease_of, shard_of
 from tests.api.support.gate import Gate
@@ -63,14 +63,14 @@ def names_of(world: World, index: int) -> list[str]:
 def create_all(world: World) -> None:
     for name in NAMES:
         world.create(name, size=1)
-    wait(lambda: all(world.find(DEPLOYMENT, name) for name in NAMES))
+    wait(lambda: all(world.find(STATEFUL_SET, name) for name in NAMES))
 
 
 def change(world: World, name: str, size: int, seconds: float = 20) -> float:
-    """Change the size of a resource; return the seconds until its Deployment has it."""
+    """Change the size of a resource; return the seconds until its StatefulSet has it."""
     world.change(name, size=size)
     began = time.monotonic()
-    wait(lambda: world.get(DEPLOYMENT, name)["spec"]["replicas"] == size, seconds)
+    wait(lambda: world.get(STATEFUL_SET, name)["spec"]["replicas"] == size, seconds)
     return time.monotonic() - began
 
 
@@ -106,7 +106,7 @@ def test_killed_replica_delays_only_its_shard(plane: ControlPlane, world: World)
         began, slowest, size = time.monotonic(), 0.0, 2
         lost, other = names_of(world, 0)[0], names_of(world, 1)[0]
         world.change(lost, size=5)
-        while world.get(DEPLOYMENT, lost)["spec"]["replicas"] != 5:
+        while world.get(STATEFUL_SET, lost)["spec"]["replicas"] != 5:
             size = 5 - size
             slowest = max(slowest, change(world, other, size))
             assert time.monotonic() - began < 30

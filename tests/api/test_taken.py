@@ -21,7 +21,7 @@ from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
 
 pytestmark = pytest.mark.nightly
 
-LEFT = ((DEPLOYMENT, "cache"), (SERVICE, "cache"), (NETWORK_POLICY, "cache-network"), (SECRET, "cache-connection"))
+LEFT = ((STATEFUL_SET, "cache"), (SERVICE, "cache"), (NETWORK_POLICY, "cache-network"), (SECRET, "cache-connection"))
 """Owned objects of a Memcached with minimal settings, which the operator leaves to the garbage collector."""
 
 LABELS = {
@@ -49,7 +49,7 @@ SPECS = {
 }
 
 SPECS_REQUIRING: dict[Kind, Obj] = {
-    STATEFUL_SET: {"workload": "StatefulSet"},
+    DEPLOYMENT: {"workload": "Deployment"},
     DISRUPTION_BUDGET: {"podDisruptionBudget": {}},
     AUTOSCALER: {"autoscaling": {"maxReplicas": 3}},
 }
@@ -74,7 +74,7 @@ def test_object_with_another_controller_is_not_changed(
 ) -> None:
     foreign = create_conflicting_object(world, kind, labels=labels, **controlled_by_another_object(world))
     world.create(**SPECS_REQUIRING.get(kind, {}))
-    world.workloads = None  # the Deployment controller would write the status
+    world.workloads = None  # the controllers of workloads would write the status
     world.eventually(lambda: world.reason() == "NotOurs")
     stalled = world.condition(of="Stalled")
     assert stalled["status"] == "True"
@@ -109,10 +109,10 @@ def test_foreign_object_that_the_spec_does_not_require_is_not_deleted(
     foreign = create_conflicting_object(world, kind, labels=labels, **controlled_by_another_object(world))
     world.workloads = None
     world.change(size=2)
-    world.eventually(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == 2)
+    world.eventually(lambda: world.get(STATEFUL_SET)["spec"]["replicas"] == 2)
     operator.restart()
     world.change(size=3)
-    world.eventually(lambda: world.get(DEPLOYMENT)["spec"]["replicas"] == 3)
+    world.eventually(lambda: world.get(STATEFUL_SET)["spec"]["replicas"] == 3)
     assert world.get(kind) == foreign
 
 

@@ -19,7 +19,9 @@ from shared.steps.connection import Connection, certificates, credentials, keep_
 def claim_name(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
     """Create the Service with the name of the resource before anything that clients of another one may find."""
     own = owner(resource, settings.operator)
-    return connections.claim_name(own, service.service(resource, own, facts.observed.workload.kind), facts.observed.connection)
+    return connections.claim_name(
+        own, service.service(resource, own, facts.observed.workload.kind), facts.observed.connection
+    )
 
 
 def ensure_connection(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:

@@ -118,14 +118,14 @@ def test_uninstall_with_existing_resources_completes_and_keeps_their_objects(clu
     operator = Operator(cluster.kubeconfig, NAMESPACE)
     operator.start()
     try:
-        wait_until(lambda: cluster.find("deployment", "cache") and cluster.get("memcached", "cache").get("status"))
+        wait_until(lambda: cluster.find("statefulset", "cache") and cluster.get("memcached", "cache").get("status"))
     finally:
         operator.stop()
-    kept = [cluster.get(kind, "cache") for kind in ("memcached", "deployment", "service")]
+    kept = [cluster.get(kind, "cache") for kind in ("memcached", "statefulset", "service")]
     started = time.monotonic()
     cluster.helm("uninstall", "platform")
     assert time.monotonic() - started < 20
-    assert [cluster.get(kind, "cache") for kind in ("memcached", "deployment", "service")] == kept
+    assert [cluster.get(kind, "cache") for kind in ("memcached", "statefulset", "service")] == kept
     cluster.kubectl("label", "memcached", "cache", "team=shop")
     cluster.install(charts / "platform", everywhere(IGNORE_WEBHOOK))
     assert cluster.get("memcached", "cache")["metadata"]["uid"] == kept[0]["metadata"]["uid"]

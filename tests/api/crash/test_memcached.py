@@ -14,7 +14,7 @@ from tests.support.memcached.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.nightly
 
-SOME = {"create with all optional objects", "scale", "owned objects deleted"}
+SOME = {"create with all optional objects", "scale", "owned objects deleted", "upgrade from release 0.1.0"}
 """Scenarios that meet some disturbances each night; the others meet all each week."""
 
 REFUSED = {"invalid, then repaired", "left invalid"}

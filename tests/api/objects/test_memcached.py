@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client import REGISTRY
 
 from operators.memcached.api.spec import DEFAULT_VERSION
 from operators.memcached.security.secrets import fingerprint
-from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Kind
 from shared.status import conditions
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 from tests.unit.memcached.fake_servers import certificate, der, secret, tls_secret
 
 
-def test_resource_creates_a_deployment_and_a_headless_service(world: World, operator: Operator) -> None:
-    resource = world.create(size=3)
+@pytest.mark.parametrize("workload", [STATEFUL_SET, DEPLOYMENT], ids=str)
+def test_resource_creates_a_workload_and_a_headless_service(world: World, operator: Operator, workload: Kind) -> None:
+    resource = world.create(size=3, **({"workload": "Deployment"} if workload == DEPLOYMENT else {}))
     world.eventually(world.is_ready)
     labels = {
         "app.kubernetes.io/name": "memcached",
@@ -31,17 +33,21 @@ def test_resource_creates_a_deployment_and_a_headless_service(world: World, oper
         "controller": True,
         "blockOwnerDeletion": True,
     }
-    for kind in (DEPLOYMENT, SERVICE):
+    for kind in (workload, SERVICE):
         (obj,) = world.listed(kind)
         assert obj["metadata"]["name"] == "cache"
         assert obj["metadata"]["labels"] == labels
         assert obj["metadata"]["ownerReferences"] == [owner]
-    assert world.get(DEPLOYMENT)["spec"]["replicas"] == 3
+    assert world.get(workload)["spec"]["replicas"] == 3
     assert world.get(SERVICE)["spec"]["clusterIP"] == "None"
     pods = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in world.listed(POD)}
     status = world.get(MEMCACHED)["status"]
     assert status["nodes"] == sorted(pods)
-    assert status["servers"] == sorted(f"{address}:11211" for address in pods.values())
+    named = [f"cache-{number}.cache.{world.namespace}.svc" for number in range(3)]
+    assert status["servers"] == [
+        f"{host}:11211" for host in (named if workload == STATEFUL_SET else sorted(pods.values()))
+    ]
+    assert status["workload"] == workload.name
 
 
 def reconciles() -> float:
@@ -56,7 +62,6 @@ def test_all_features_create_their_objects_without_further_writes(world: World, 
     world.user_client.create(SECRET, tls_secret(served) | {"metadata": world.metadata("cache-tls")})
     world.create(
         size=2,
-        workload="StatefulSet",
         warmRestart=True,
         auth={"secretName": "users"},
         tls={"secretName": "cache-tls", "clientAuth": "required"},
@@ -96,6 +101,7 @@ def test_first_status_reports_ready_as_unknown(world: World, operator: Operator)
         "readyReplicas": 2,
         "image": f"memcached:{DEFAULT_VERSION}",
         "version": DEFAULT_VERSION,
+        "workload": "StatefulSet",
         "binding": {"name": "cache-connection"},
         "secrets": {"cache-connection": world.get(SECRET, "cache-connection")["metadata"]["uid"]},
         "selector": "app.kubernetes.io/component=server,app.kubernetes.io/instance=cache,"
@@ -150,10 +156,10 @@ def test_change_and_its_reversal_restore_the_objects(world: World, operator: Ope
     world.eventually(world.is_ready)
     before = world.snapshot()
     world.change(memoryMB=256, labels={"team": "shop"}, env=[{"name": "TZ", "value": "UTC"}])
-    world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["metadata"]["generation"] == 2)
+    world.eventually(lambda: world.is_ready() and world.get(STATEFUL_SET)["metadata"]["generation"] == 2)
     assert world.snapshot() != before
     world.change(memoryMB=128, labels=None, env=None)
-    world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["metadata"]["generation"] == 3)
+    world.eventually(lambda: world.is_ready() and world.get(STATEFUL_SET)["metadata"]["generation"] == 3)
     assert world.snapshot() == before
 
 
@@ -169,7 +175,7 @@ def test_own_secrets_are_recorded_and_a_seeded_one_is_refused(world: World, oper
     resource = world.create(size=1, auth={}, tls={"mode": "self"})
     world.eventually(lambda: world.reason() == "NotOurs")
     assert seeded["metadata"]["uid"] in world.condition(of=conditions.STALLED)["message"]
-    assert world.find(DEPLOYMENT) is None
+    assert world.find(STATEFUL_SET) is None
     world.delete(SECRET, "cache-ca")
     world.edit(MEMCACHED, {"metadata": {"labels": {"retry": "now"}}})
     made = ("cache-auth", "cache-ca", "cache-server-tls", "cache-client-tls")

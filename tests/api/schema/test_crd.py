@@ -17,7 +17,7 @@ from operators import installed
 from operators.memcached.api.spec import DEFAULT_VERSION
 from shared.api.crd import Resource
 from shared.kubernetes.errors import KubeError
-from shared.kubernetes.kinds import DEPLOYMENT, SECRET, Kind, Obj
+from shared.kubernetes.kinds import SECRET, STATEFUL_SET, Kind, Obj
 from shared.pki.secret_names import server_secret
 from shared.pki.stores import issued_in
 from tests.api.conftest import Kubectl
@@ -69,7 +69,6 @@ DEFAULTS = {
     "maxConnections": 1024,
     "threads": 4,
     "containerPort": 11211,
-    "workload": "Deployment",
     "warmRestart": False,
     "connectionSecret": True,
     "paused": False,
@@ -331,7 +330,7 @@ def test_kubectl_scales_a_memcached_and_its_selector_finds_the_pods(
     world.create(size=1)
     world.eventually(world.is_ready)
     kube("scale", "memcached/cache", "--replicas=3")
-    world.eventually(lambda: world.is_ready() and world.get(DEPLOYMENT)["spec"]["replicas"] == 3)
+    world.eventually(lambda: world.is_ready() and world.get(STATEFUL_SET)["spec"]["replicas"] == 3)
     scale = json.loads(kube("get", "memcached", "cache", "--subresource=scale", "--output=json"))
     assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3)
     found = kube("get", "pods", "--selector", scale["status"]["selector"], "--output=name").split()

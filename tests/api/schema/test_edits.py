@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, Kind, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, STATEFUL_SET, Kind, Obj
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, OWNED, World, masked
 
@@ -21,6 +21,11 @@ EDITS: list[tuple[str, Kind, Obj, str]] = [
     ("label", DEPLOYMENT, {"metadata": {"labels": {"app.kubernetes.io/part-of": "mine"}}}, "part-of"),
     ("label removed", DEPLOYMENT, {"metadata": {"labels": {"app.kubernetes.io/component": None}}}, "component"),
     ("owner removed", DEPLOYMENT, {"metadata": {"ownerReferences": None}}, "ownerReferences"),
+    ("replicas of a StatefulSet", STATEFUL_SET, {"spec": {"replicas": 5}}, "spec.replicas"),
+    ("image in a StatefulSet", STATEFUL_SET, {"spec": OTHER_IMAGE}, "image"),
+    ("strategy of a StatefulSet", STATEFUL_SET, {"spec": {"updateStrategy": {"type": "OnDelete"}}}, "updateStrategy"),
+    ("history of a StatefulSet", STATEFUL_SET, {"spec": {"revisionHistoryLimit": None}}, "revisionHistoryLimit"),
+    ("owner of a StatefulSet removed", STATEFUL_SET, {"metadata": {"ownerReferences": None}}, "ownerReferences"),
     ("label of the operator removed", SERVICE, {"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}}, ""),
     ("selector removed", SERVICE, {"spec": {"selector": None}}, "spec.selector"),
     ("selector", SERVICE, {"spec": {"selector": {"app.kubernetes.io/instance": "other"}}}, "spec.selector"),
@@ -35,16 +40,23 @@ EDITS: list[tuple[str, Kind, Obj, str]] = [
 ]
 
 
-@pytest.fixture
-def settled(world: World, operator: Operator) -> World:
-    """Return a world with one healthy resource."""
-    world.create(size=2)
+def healthy(world: World, **spec: str) -> World:
+    """Return the world with one healthy resource."""
+    world.create(size=2, **spec)
     world.eventually(world.is_ready)
     return world
 
 
+@pytest.fixture
+def settled(world: World, operator: Operator) -> World:
+    return healthy(world)
+
+
 @pytest.mark.parametrize(("kind", "patch", "field"), [edit[1:] for edit in EDITS], ids=[edit[0] for edit in EDITS])
-def test_edited_field_is_restored_and_named_in_an_event(settled: World, kind: Kind, patch: Obj, field: str) -> None:
+def test_edited_field_is_restored_and_named_in_an_event(
+    world: World, operator: Operator, kind: Kind, patch: Obj, field: str
+) -> None:
+    settled = healthy(world, **({"workload": "Deployment"} if kind == DEPLOYMENT else {}))
     before = masked(settled.get(kind))
     settled.edit(kind, patch)
     settled.eventually(lambda: masked(settled.get(kind)) == before and settled.is_ready())
@@ -77,7 +89,7 @@ def test_deleted_pod_is_reported_and_replaced(settled: World) -> None:
 @pytest.mark.parametrize("kind", OWNED, ids=str)
 def test_fields_of_other_managers_survive(settled: World, kind: Kind) -> None:
     foreign = {"metadata": {"annotations": {"example.com/note": "mine"}, "labels": {"team": "shop"}}}
-    spec = {"minReadySeconds": 1} if kind == DEPLOYMENT else {"publishNotReadyAddresses": True}
+    spec = {"minReadySeconds": 1} if kind == STATEFUL_SET else {"sessionAffinity": "ClientIP"}
     settled.edit(kind, {**foreign, "spec": spec})
     settled.change(size=3, containerPort=11311)
     settled.eventually(lambda: settled.is_ready() and len(settled.listed(POD)) == 3)
@@ -98,7 +110,7 @@ def test_foreign_service_port_is_kept_next_to_the_operators_port(settled: World)
 def test_edit_during_downtime_is_reverted(settled: World, operator: Operator) -> None:
     before = settled.snapshot()
     operator.stop()
-    settled.edit(DEPLOYMENT, {"spec": {"replicas": 7}})
+    settled.edit(STATEFUL_SET, {"spec": {"replicas": 7}})
     settled.delete(SERVICE)
     operator.start()
     settled.eventually(lambda: settled.find(SERVICE) and settled.is_ready() and settled.snapshot() == before)

@@ -152,7 +152,6 @@ EDITS: dict[Kind, dict[str, Edit]] = {
 def desired(world: World, kind: Kind, spec: Obj) -> Obj:
     """Return the object that the operator builds for a spec that requires it."""
     requiring: dict[Kind, Obj] = {
-        STATEFUL_SET: {"workload": "StatefulSet"},
         DISRUPTION_BUDGET: {"podDisruptionBudget": {"minAvailable": 2}},
         AUTOSCALER: {"autoscaling": {"maxReplicas": 2}},
     }
@@ -168,11 +167,11 @@ def desired(world: World, kind: Kind, spec: Obj) -> Obj:
         "cache-tls",
     )
     made = {
-        SERVICE: service.service(resource, own),
+        SERVICE: service.service(resource, own, DEPLOYMENT),
         DISRUPTION_BUDGET: disruption_budget.disruption_budget(resource, own),
         AUTOSCALER: autoscaler.autoscaler(resource, own),
     }
-    build = stateful_set.stateful_set if resource.spec.workload == "StatefulSet" else deployment.deployment
+    build = stateful_set.stateful_set if kind == STATEFUL_SET else deployment.deployment
     return made.get(kind) or build(resource, own, pod, 60)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shared.kubernetes.kinds import DEPLOYMENT, Obj
+from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.status import conditions
 from tests.api.support.running import Operator
 from tests.api.support.world import World
@@ -44,7 +44,7 @@ REMOVALS: dict[str, tuple[str, Any, Any]] = {
 
 
 def in_pods(obj: Obj, field: str) -> Any:
-    """Return a field of the spec as the pods of a Deployment have it."""
+    """Return a field of the spec as the pods of a StatefulSet have it."""
     pod: Obj = obj["spec"]["template"]["spec"]
     return pod["containers"][0][field] if field == "env" else pod[field]
 
@@ -56,10 +56,10 @@ def test_field_removed_inside_an_atomic_value_is_removed_from_the_pods(
     field, before, after = REMOVALS[removal]
     world.create(**{field: before})
     world.eventually(world.is_ready)
-    assert in_pods(world.get(DEPLOYMENT), field) == before
+    assert in_pods(world.get(STATEFUL_SET), field) == before
     world.change(**{field: after})
     world.eventually(world.is_ready)
-    assert in_pods(world.get(DEPLOYMENT), field) == after
+    assert in_pods(world.get(STATEFUL_SET), field) == after
 
 
 DIVISOR = {"containerName": "exporter", "resource": "limits.cpu", "divisor": "1m2"}

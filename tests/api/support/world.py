@@ -40,7 +40,7 @@ from tests.unit.memcached.world import UNPAUSED
 MEMCACHED = API.kind
 ETCD_CLUSTER, ETCD_BACKUP = etcd.API.kind, etcd_backup.API.kind
 REDIS_CLUSTER = redis.API.kind
-OWNED = (DEPLOYMENT, SERVICE)
+OWNED = (STATEFUL_SET, SERVICE)
 """Kinds that every Memcached owns, also with minimal settings."""
 
 EVERYTHING = (DEPLOYMENT, STATEFUL_SET, SERVICE, DISRUPTION_BUDGET, AUTOSCALER)

@@ -53,9 +53,7 @@ def released_deployment(owner: Obj | None = None) -> Obj:
 def _recorded() -> Obj:
     text = (paths.REPOSITORY / "tests" / "released" / "memcached-0.1.0.yaml").read_text()
     (found,) = (
-        obj
-        for obj in yaml.safe_load_all(text)
-        if (obj["kind"], obj["metadata"]["name"]) == (DEPLOYMENT.name, "cache")
+        obj for obj in yaml.safe_load_all(text) if (obj["kind"], obj["metadata"]["name"]) == (DEPLOYMENT.name, "cache")
     )
     found["metadata"]["namespace"] = NAMESPACE
     return dict(found)

@@ -161,9 +161,7 @@ def reported(status: Obj, **spec: Any) -> Obj:
     return obj(**spec) | {"status": status}
 
 
-@pytest.mark.parametrize(
-    "status", [{"workload": "Deployment"}, RELEASED_STATUS], ids=["this release", "release 0.1.0"]
-)
+@pytest.mark.parametrize("status", [{"workload": "Deployment"}, RELEASED_STATUS], ids=["this release", "release 0.1.0"])
 def test_workload_change_warns_that_every_key_moves(status: Obj) -> None:
     moved = "spec.workload: the servers of the StatefulSet start empty"
     kept = reported(status)
