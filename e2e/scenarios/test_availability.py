@@ -19,8 +19,8 @@ def test_drain_evicts_one_server_at_a_time(kubectl: Kubectl) -> None:
     until("the first server is evicted", lambda: is_evicted(kubectl, first))
     assert not is_evicted(kubectl, second)
     until("the second server is evicted", lambda: is_evicted(kubectl, second))
-    deployment = kubectl.get("deployment", "cache")["status"]
-    assert deployment["readyReplicas"] >= 2, "the first server is replaced before the second is evicted"
+    status = kubectl.get("statefulset", "cache")["status"]
+    assert status["readyReplicas"] >= 2, "the first server is replaced before the second is evicted"
     cache.await_ready(3)
 
 

@@ -123,7 +123,9 @@ def test_upgrade_from_the_previous_release_and_rollback_keep_the_servers(
             cache = Memcached(kubectl, found["metadata"]["name"])
             cache.await_ready(found["spec"]["size"])
             assert cache.serves() == found["spec"]["size"]
+            assert cache.now["status"]["workload"] == "Deployment"
     assert running(kubectl) == pods
+    assert not kubectl.items("statefulsets")
     helm("rollback", RELEASE, revision)
     time.sleep(5)
     assert running(kubectl) == pods

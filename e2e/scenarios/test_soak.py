@@ -59,9 +59,10 @@ def test_resource_converges_to_its_spec_after_random_disruptions(
     def delete_pods() -> None:
         kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
 
-    def scale_deployment() -> None:
-        with contextlib.suppress(Refused):  # it may not exist, or be a StatefulSet
-            kubectl("patch", "deployment", "cache", "--type=merge", "-p", '{"spec": {"replicas": 5}}')
+    def scale_workload() -> None:
+        with contextlib.suppress(Refused):  # it may not exist, or be of the other kind
+            kind = chance.choice(["deployment", "statefulset"])
+            kubectl("patch", kind, "cache", "--type=merge", "-p", '{"spec": {"replicas": 5}}')
 
     def delete_owned() -> None:
         kind = chance.choice(["deployment", "statefulset", "service"])
@@ -71,7 +72,7 @@ def test_resource_converges_to_its_spec_after_random_disruptions(
         change_spec,
         change_spec,
         delete_pods,
-        scale_deployment,
+        scale_workload,
         delete_owned,
         operator.kill,
     ]
@@ -90,7 +91,7 @@ def test_resource_converges_to_its_spec_after_random_disruptions(
     assert cache.serves() == size
     assert cache.versions() <= {spec["version"]}
     workloads = [found["kind"] for found in kubectl.items("deployments,statefulsets")]
-    assert workloads == [spec.get("workload", "Deployment")]
+    assert workloads == [spec.get("workload", "StatefulSet")]
     assert len(kubectl.items("services")) == 1
     assert len(kubectl.items("poddisruptionbudgets")) == (spec.get("podDisruptionBudget") is not None)
     operator.await_rollout()

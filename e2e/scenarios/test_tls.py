@@ -69,7 +69,7 @@ def served_certificate(access: Access, server: str) -> bytes:
 def test_plain_text_clients_are_rejected(kubectl: Kubectl, authority: Authority, trusting: Trusting) -> None:
     kubectl.apply(tls_secret("certificate", authority, issue(authority, kubectl)))
     tls = {"secretName": "certificate"}
-    cache = Memcached.create(kubectl, "cache", trusting(), size=2, workload="StatefulSet", tls=tls)
+    cache = Memcached.create(kubectl, "cache", trusting(), size=2, tls=tls)
     cache.await_ready(2)
     assert cache.serves() == 2
     for server in cache.servers:
@@ -99,7 +99,7 @@ def test_renewed_certificate_is_served_without_losing_items(
 ) -> None:
     kubectl.apply(tls_secret("certificate", authority, issue(authority, kubectl)))
     tls = {"secretName": "certificate"}
-    cache = Memcached.create(kubectl, "cache", trusting(), size=1, workload="StatefulSet", tls=tls)
+    cache = Memcached.create(kubectl, "cache", trusting(), size=1, tls=tls)
     cache.await_ready(1)
     [server], pods = cache.servers, uids(kubectl)
     before = served_certificate(cache.access, server)

@@ -41,6 +41,12 @@ def _memcached(kubectl: Kubectl, _: Path) -> Resource:
     return cache
 
 
+def _deployment(kubectl: Kubectl, _: Path) -> Resource:
+    cache = Memcached.create(kubectl, "cache", workload="Deployment", size=2, metrics={}, memoryMB=16)
+    cache.await_ready(2, seconds=180)
+    return cache
+
+
 def _many(kubectl: Kubectl, _: Path) -> Resource:
     caches = [Memcached.create(kubectl, f"cache-{number}", size=1, metrics={}) for number in range(MANY)]
     for cache in caches:
@@ -109,6 +115,7 @@ def _ended(cluster: Cluster, pod: str) -> bool:
 
 
 MEMCACHED = Calm("memcached", "memcached", _memcached)
+MEMCACHED_DEPLOYMENT = Calm("memcached-deployment", "memcached", _deployment)
 TEN_MEMCACHEDS = Calm("ten-memcacheds", "memcached", _many)
 MEMCACHED_WITH_TLS = Calm("memcached-with-tls", "memcached", _with_tls)
 ETCD = Calm("etcd", "etcd", _etcd)

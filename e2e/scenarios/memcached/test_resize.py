@@ -65,8 +65,8 @@ def test_servers_keep_their_items_when_cpu_and_memory_change(kubectl: Kubectl) -
 
 
 def test_amounts_that_no_node_has_replace_the_servers(kubectl: Kubectl) -> None:
-    cache = Memcached.create(kubectl, "cache", size=1, resources={"requests": {"cpu": "50m"}})
+    cache = Memcached.create(kubectl, "cache", workload="Deployment", size=1, resources={"requests": {"cpu": "50m"}})
     cache.await_ready(1)
-    kubectl.apply(cache.manifest("cache", size=1, resources={"requests": {"cpu": "1000"}}))
+    kubectl.apply(cache.manifest("cache", workload="Deployment", size=1, resources={"requests": {"cpu": "1000"}}))
     until("a pod of the new template", lambda: len(uids(kubectl)) > 1)
     assert cache.serves() == 1  # the former server runs until a new one is ready

@@ -1,4 +1,4 @@
-"""Memcached as a StatefulSet: with stable names, clients find a key on the same server."""
+"""With stable names, which are the default, clients find a key on the same server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def client_of(servers: list[str], hasher: Callable[[], Any], names: Names) -> Ha
 
 
 def test_fourth_server_moves_few_keys_and_the_others_are_still_found(kubectl: Kubectl) -> None:
-    cache = Memcached.create(kubectl, "cache", workload="StatefulSet", size=3)
+    cache = Memcached.create(kubectl, "cache", size=3)
     cache.await_ready(3)
     three, names = cache.servers, Names(kubectl)
     pods = uids(kubectl)
@@ -57,7 +57,7 @@ def test_fourth_server_moves_few_keys_and_the_others_are_still_found(kubectl: Ku
 
 
 def test_replaced_pod_keeps_its_name_and_position_in_the_list(kubectl: Kubectl) -> None:
-    cache = Memcached.create(kubectl, "cache", workload="StatefulSet", size=2)
+    cache = Memcached.create(kubectl, "cache", size=2)
     cache.await_ready(2)
     servers = cache.servers
     [first] = kubectl.items("pods", "--field-selector", "metadata.name=cache-0")
@@ -75,7 +75,7 @@ def test_replaced_pod_keeps_its_name_and_position_in_the_list(kubectl: Kubectl) 
 def test_workload_change_and_back_leaves_a_single_workload(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", size=2)
     cache.await_ready(2)
-    for workload, other in (("StatefulSet", "deployments"), ("Deployment", "statefulsets")):
+    for workload, other in (("Deployment", "statefulsets"), ("StatefulSet", "deployments")):
         started_at = time.monotonic()
         kubectl("patch", "memcached", "cache", "--type=merge", "-p", f'{{"spec": {{"workload": "{workload}"}}}}')
         cache.await_ready(2)

@@ -196,6 +196,7 @@ SUBJECTS = {
         unseen=UNCHANGEABLE,
         specs={
             "image": {"image": "example.com/memcached", "version": "1.6.44"},  # without a version, the last one stays
+            "workload": {"workload": "StatefulSet"},  # without it, the last kind stays
             "tls.mode": {"tls": {"mode": "self"}},  # a reversal keeps its Secrets, for the operator may delete none
         },
         accepted={
