@@ -27,14 +27,13 @@ from e2e.cluster.controlplane import ControlPlane
 from e2e.cluster.errors import ClusterError
 from e2e.cluster.paths import REPOSITORY
 from operators import installed
-from operators.memcached.replica_sets import TEMPLATE_HASH
 from shared.kubernetes.client import Kube, Request
 from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.errors import KubeError
-from shared.kubernetes.kinds import DEPLOYMENT, EVENT, POD, REPLICA_SET, Kind, Obj
+from shared.kubernetes.kinds import EVENT, POD, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.transport import UNLIMITED, HttpTransport
 from shared.runtime.install import install_crds
-from shared.testing.kubelet.replicas import reference, replica
+from shared.testing.kubelet.replicas import replica
 
 NAMESPACE_KIND = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 
@@ -159,7 +158,7 @@ class Fleet:
         """Give each Memcached of a namespace a ready server at an address, as Kubernetes would.
 
         Args:
-            count: number of resources, whose Deployments are awaited.
+            count: number of resources, whose StatefulSets are awaited.
         """
         self._call(self._add_servers(namespace, count, address)).result(600)
 
@@ -256,12 +255,12 @@ class Fleet:
         found: list[Obj] = []
         while len(found) < count:
             await asyncio.sleep(0.5)
-            found = (await self._kube.list(DEPLOYMENT, namespace))["items"]
+            found = (await self._kube.list(STATEFUL_SET, namespace))["items"]
         limit = asyncio.Semaphore(CREATORS)
 
-        async def add(deployment: Obj) -> None:
+        async def add(stateful_set: Obj) -> None:
             async with limit:
-                await _add_server(self._kube, deployment, address)
+                await _add_server(self._kube, stateful_set, address)
 
         await asyncio.gather(*map(add, found))
 
@@ -290,27 +289,12 @@ class Fleet:
         return latencies
 
 
-async def _add_server(kube: Kube, deployment: Obj, address: str) -> None:
-    """Create the ReplicaSet of a Deployment, and one ready pod of it."""
-    metadata, template = deployment["metadata"], deployment["spec"]["template"]
-    name, labels = f"{metadata['name']}-bench", {**template["metadata"]["labels"], TEMPLATE_HASH: "bench"}
-    replica_set = {
-        "metadata": {
-            "name": name,
-            "namespace": metadata["namespace"],
-            "labels": labels,
-            "ownerReferences": [reference(deployment, DEPLOYMENT)],
-        },
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": labels},
-            "template": template | {"metadata": template["metadata"] | {"labels": labels}},
-        },
-    }
-    owner = await kube.create(REPLICA_SET, replica_set)
-    pod = replica(owner, REPLICA_SET, f"{name}-0", {})
+async def _add_server(kube: Kube, stateful_set: Obj, address: str) -> None:
+    """Create one ready pod of a StatefulSet."""
+    metadata = stateful_set["metadata"]
+    pod = replica(stateful_set, STATEFUL_SET, f"{metadata['name']}-0", {})
     await kube.create(POD, pod)
-    container = template["spec"]["containers"][0]
+    container = pod["spec"]["containers"][0]
     ready = {
         "name": container["name"],
         "image": container["image"],
@@ -325,7 +309,7 @@ async def _add_server(kube: Kube, deployment: Obj, address: str) -> None:
         "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [ready],
     }
-    await kube.merge(POD, metadata["namespace"], f"{name}-0", {"status": status}, subresource="status")
+    await kube.merge(POD, metadata["namespace"], pod["metadata"]["name"], {"status": status}, subresource="status")
 
 
 def measure(operator: str, count: int, seconds: float, note: Callable[[str], None], *, failing: int = 0) -> Scale:

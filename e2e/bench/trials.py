@@ -348,8 +348,8 @@ def _resource(name: str) -> bytes:
         "apiVersion": API.kind.api_version,
         "kind": API.kind.name,
         "metadata": {"name": name},
-        # The reference operator creates neither of these.
-        "spec": {"size": 3, "network": {"enabled": False}, "connectionSecret": False},
+        # The reference operator creates a Deployment, and neither of the others.
+        "spec": {"size": 3, "workload": "Deployment", "network": {"enabled": False}, "connectionSecret": False},
     }
     return json.dumps(body).encode()
 

@@ -1,5 +1,6 @@
 // Reference for `python -m e2e.bench`: the operator for Memcached that one would write on controller-runtime. It keeps
-// the same Service and Deployment as the operator here, writes the same status and records the same event, for a spec of defaults.
+// the same Service and Deployment as the operator here, writes the same status and records the same event, for a spec of defaults
+// with workload Deployment.
 package main
 
 import (
