@@ -1,4 +1,4 @@
-"""What release 0.1.0 left: the status of a resource, and its Deployment, as recorded."""
+"""The status of a resource and its Deployment as release 0.1.0 left them, as recorded."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ async def test_resource_whose_secrets_were_recorded_first_gets_a_stateful_set(ha
 
 
 async def test_former_resources_workload_decides_nothing(harness: Harness) -> None:
-    """It is deleted with its owner: what it was like is over."""
+    """The garbage collector deletes it with its owner."""
     harness.apply("cache", size=2, workload="Deployment")
     await harness.settle()
     harness.user_client.delete(KIND, NAMESPACE, "cache")

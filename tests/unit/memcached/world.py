@@ -85,6 +85,6 @@ def plan(resource: Memcached, up_to_date: Observed, **options: Any) -> Plan:
 
 
 def workload_in(server: ApiServer) -> Obj:
-    """Return the workload of the only resource, whatever its kind."""
+    """Return the only workload, of either kind."""
     [found] = (obj for kind, obj in server.objects() if kind in (DEPLOYMENT, STATEFUL_SET))
     return found
