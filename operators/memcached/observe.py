@@ -21,7 +21,17 @@ from operators.memcached.security.versions import inspect_version
 from operators.memcached.traffic import WINDOW_SECONDS, Meter, Traffic, inspect_traffic
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY, POD, Key, Kind, Obj
+from shared.kubernetes.kinds import (
+    AUTOSCALER,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    POD,
+    STATEFUL_SET,
+    Key,
+    Kind,
+    Obj,
+)
 from shared.kubernetes.pods import Pod, container_status
 from shared.runtime.cache import Cache
 from shared.steps import connection
@@ -125,14 +135,20 @@ class Workload:
 
     @property
     def replica_failure(self) -> str:
-        """Reason why the API server rejects pods of the Deployment (a quota, admission); empty if it does not.
-
-        A StatefulSet reports this only in events.
-        """
+        """Reason why the API server rejects pods of the Deployment (a quota, admission); empty if it does not."""
         failure = accessors.condition(self.obj or {}, "ReplicaFailure")
         if failure.get("status") != "True":
             return ""
         return str(failure.get("message") or failure.get("reason") or "no pod can be created")
+
+    def uncreated(self, size: int) -> int:
+        """Return the number of pods that a StatefulSet has not created. Its events alone have the reason.
+
+        Its status counts new pods a moment after their creation, and a deleted one until it is created again.
+        """
+        if self.kind != STATEFUL_SET or not self.rolled_out:
+            return 0
+        return max(0, size - max(len(self.pods), int(self._status.get("replicas", 0))))
 
     @property
     def _status(self) -> Obj:

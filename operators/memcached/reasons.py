@@ -48,8 +48,12 @@ NO_EXPORTER_IMAGE = REASONS.add(
 PODS_REFUSED = REASONS.add(
     "PodsRefused",
     Severity.WARNING,
-    "The API server rejects new pods of the Deployment, for example because of a quota or an admission policy.",
+    "The API server rejects new pods, for example because of a quota or an admission policy.",
     "{summary}. Kubernetes rejects new pods: {replica_failure}",
+    (
+        "{summary}. Kubernetes has not created {missing} of the pods: kubectl describe statefulset {name} names the "
+        "reason."
+    ),
 )
 REFRESHING_CERTIFICATES = REASONS.add(
     "RefreshingCertificates",

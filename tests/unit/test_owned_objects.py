@@ -62,7 +62,10 @@ def _memcached(workload: str) -> tuple[ScenarioStep, ...]:
 
 CASES: dict[str, Case] = {
     "Memcached": Case(
-        memcached.MEMCACHED, (), (_memcached("Deployment"), _memcached("StatefulSet")), memcached.apply(size=2, **LEAST)
+        memcached.MEMCACHED,
+        (),
+        (_memcached("Deployment"), _memcached("StatefulSet")),
+        memcached.apply(**memcached.DEPLOYED, **LEAST),
     ),
     "EtcdCluster": Case(
         etcd.ETCD,

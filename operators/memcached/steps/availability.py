@@ -14,14 +14,20 @@ from operators.memcached.reasons import (
     SERVER_FAILING,
     SWITCHING_WORKLOAD,
 )
+from shared.kubernetes.accessors import condition
 from shared.runtime.plan import PASS, Step
+from shared.status.conditions import READY
 from shared.status.messages import grouped
 from shared.status.phases import DEGRADED, FAILED, PAUSED, RUNNING, SCALING, UPDATING
 from shared.status.reasons import IMAGE_PULL_FAILED, RESIZING
 from shared.status.verdict import Progress, Verdict
 
 
-def report_failing_server(_resource: Memcached, facts: Assessment, now: datetime) -> Step:
+UNCREATED_SECONDS = 15.0
+"""Time without Ready after which pods that a StatefulSet has not created are reported."""
+
+
+def report_failing_server(resource: Memcached, facts: Assessment, now: datetime) -> Step:
     """Report why Kubernetes cannot create or start servers."""
     workload = facts.observed.workload
     if workload.replica_failure:
@@ -32,6 +38,17 @@ def report_failing_server(_resource: Memcached, facts: Assessment, now: datetime
         reason = IMAGE_PULL_FAILED if any(pod.lacks_image for pod in failing) else SERVER_FAILING
         problems = " ".join(grouped({pod.name: pod.hindrance for pod in failing}, len(workload.current)))
         return Step.progressing(reason, f"{facts.summary}. {problems}", warning=True)
+    if missing := workload.uncreated(resource.spec.size):
+        ready = condition(resource.obj, READY)
+        since = ready.get("lastTransitionTime") if ready.get("status") != "True" else None
+        left = UNCREATED_SECONDS - ((now - datetime.fromisoformat(since)).total_seconds() if since else 0.0)
+        if left > 0:
+            return Step(requeue=left)
+        message = (
+            f"{facts.summary}. Kubernetes has not created {missing} of the pods: kubectl describe statefulset "
+            f"{resource.name} names the reason."
+        )
+        return Step.progressing(PODS_REFUSED, message, warning=True)
     waits = [seconds for pod in workload.current if (seconds := pod.seconds_to_schedule(now))]
     return Step(requeue=min(waits)) if waits else PASS
 

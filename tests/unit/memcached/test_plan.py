@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.memcached.observe import Observed
+from operators.memcached.observe import Observed, Workload
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Apply
 from shared.status.verdict import Progress
-from tests.unit.memcached.world import EMPTY, observed_pods, plan, pod, resource
+from tests.unit.memcached.world import EMPTY, NOW, observed_pods, plan, pod, resource, workload_of
 
 THREE = tuple(pod(number) for number in (1, 2, 3))
 
@@ -22,7 +24,7 @@ def test_new_resource_gets_its_objects() -> None:
     assert [str(action.kind) for action in result.actions if isinstance(action, Apply)] == [
         "NetworkPolicy",
         "Service",
-        "Deployment",
+        "StatefulSet",
     ]
     assert (result.verdict.reason, result.verdict.message) == (
         "Creating",
@@ -127,6 +129,40 @@ def test_pods_rejected_by_a_quota_are_reported() -> None:
     verdict = plan(resource(phase="Creating"), observed_pods(replica_failure="exceeded quota: few")).verdict
     assert verdict.reason == "PodsRefused"
     assert "exceeded quota: few" in verdict.message
+
+
+def unready(seconds: float) -> Obj:
+    since = (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ready = {"type": "Ready", "status": "Unknown", "reason": "Creating", "lastTransitionTime": since}
+    return {"phase": "Creating", "observedGeneration": 1, "conditions": [ready]}
+
+
+def test_pods_that_a_stateful_set_does_not_create_are_reported_after_a_while() -> None:
+    """Kubernetes names the reason only in events of the StatefulSet."""
+    refused = Observed(workload_of("StatefulSet", pod(1)))
+    early = plan(resource(status=unready(10)), refused)
+    assert (early.verdict.reason, early.requeue) == ("Creating", 5)
+    late = plan(resource(status=unready(15)), refused).verdict
+    assert (late.reason, late.warning) == ("PodsRefused", True)
+    assert late.message == (
+        "1 of 3 servers are ready. Kubernetes has not created 2 of the pods: kubectl describe statefulset cache names "
+        "the reason."
+    )
+
+
+@pytest.mark.parametrize(
+    "created",
+    [
+        workload_of("StatefulSet", pod(1), up_to_date=False),
+        workload_of("StatefulSet", pod(1), replicas=3),
+        workload_of("StatefulSet", *(pod(number, ready=False) for number in (1, 2, 3)), replicas=1),
+        workload_of("StatefulSet", pod(1), pod(2), pod(3, leaving=True)),
+        workload_of("Deployment", pod(1)),
+    ],
+    ids=["change not observed", "pods not seen yet", "status not seen yet", "being replaced", "Deployment"],
+)
+def test_pods_that_are_being_created_are_not_reported_as_refused(created: Workload) -> None:
+    assert plan(resource(status=unready(100)), Observed(created)).verdict.reason == "Creating"
 
 
 def test_paused_resource_is_reported_and_not_changed() -> None:

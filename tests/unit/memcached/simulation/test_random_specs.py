@@ -96,7 +96,7 @@ CASES = [pytest.param(change, id=f"{name}-{number}") for name in FIELDS for numb
 
 
 def followed_by(spec: Obj, former: Obj) -> Obj:
-    """Return a spec with the default workload if the former one sets another: unset, servers keep their kind by design."""
+    """Return a spec with the default workload if the former one sets another, which is kept otherwise, by design."""
     return {"workload": "StatefulSet"} | spec if "workload" in former else spec
 
 
