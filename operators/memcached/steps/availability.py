@@ -22,7 +22,6 @@ from shared.status.phases import DEGRADED, FAILED, PAUSED, RUNNING, SCALING, UPD
 from shared.status.reasons import IMAGE_PULL_FAILED, RESIZING
 from shared.status.verdict import Progress, Verdict
 
-
 UNCREATED_SECONDS = 15.0
 """Time without Ready after which pods that a StatefulSet has not created are reported."""
 
