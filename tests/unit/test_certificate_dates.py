@@ -143,7 +143,7 @@ def test_memcached_recreates_a_deleted_workload_although_its_certificate_has_end
     assert [str(action.kind) for action in made.actions if isinstance(action, Apply)] == [
         "NetworkPolicy",
         "Service",
-        "Deployment",
+        "StatefulSet",
     ]
     observed = replace(memcached.observed_pods(*SERVERS), secrets=secrets)
     assert [str(action.kind) for action in memcached.plan(resource, observed).actions if isinstance(action, Apply)] == [
