@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from shared.kubernetes.kinds import DEPLOYMENT
 from tests.api.charts.cluster import IGNORE_WEBHOOK, MEMCACHEDS, Cluster, etcd, memcached, redis
 from tests.api.support.running import Operator
 from tests.support.charts import EVERYTHING, NAMES, NAMESPACE, OPERATORS, Obj, Values, helm, is_hook, of_kind, render
+from tests.support.memcached.released import RELEASED_STATUS
 
 pytestmark = pytest.mark.nightly
 
@@ -212,6 +214,26 @@ def test_upgrade_from_the_previous_release_changes_no_pods(cluster: Cluster, cha
         assert now["spec"] == before["spec"] | pause, "another change would restart the servers"
     writes = Counter(write.path for write in operator.wire.writes if write.path.startswith(DEPLOYMENT.path(NAMESPACE)))
     assert set(writes.values()) <= {1}, "each is applied once, to record the digest of what was applied"
+
+
+def test_upgrade_keeps_the_kind_of_the_workload(cluster: Cluster, charts: Path) -> None:
+    """The previous release made Deployments, one of which was deleted; a new resource gets a StatefulSet."""
+    cluster.install(PREVIOUS)
+    kept, lost, *_ = as_previously(cluster)
+    status = json.dumps({"status": RELEASED_STATUS})
+    cluster.kubectl("patch", "memcached", lost, "--subresource=status", "--type=merge", "--patch", status)
+    cluster.kubectl("delete", "deployment", lost)
+    cluster.install(charts / "platform", everywhere(IGNORE_WEBHOOK))
+    cluster.apply(memcached("new", size=1))
+    operator = Operator(cluster.kubeconfig, NAMESPACE)
+    operator.start()
+    try:
+        for name, kind in ((kept, "Deployment"), (lost, "Deployment"), ("new", "StatefulSet")):
+            wait_until(lambda name=name: cluster.get("memcached", name).get("status", {}).get("workload"))  # type: ignore[misc]
+            assert cluster.get("memcached", name)["status"]["workload"] == kind
+            assert [of for of in ("Deployment", "StatefulSet") if cluster.find(of, name)] == [kind]
+    finally:
+        operator.stop()
 
 
 def test_upgrade_keeps_the_values_of_the_previous_release(cluster: Cluster, charts: Path) -> None:
