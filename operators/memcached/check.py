@@ -54,7 +54,7 @@ async def set_and_get(server: str) -> None:
         raise Failed(f"{server} returned {response!r} instead of {expected!r}")
 
 
-# The servers of a Deployment are listed by address: no cache of DNS names delays the check, or answers for a former one.
+# The servers of a Deployment are listed by address: a cache of DNS names could have that of a former one.
 CHECK = Check(API.kind, {"size": 1, "memoryMB": 16, "workload": "Deployment"}, use)
 
 if __name__ == "__main__":
