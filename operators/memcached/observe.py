@@ -141,14 +141,15 @@ class Workload:
             return ""
         return str(failure.get("message") or failure.get("reason") or "no pod can be created")
 
-    def uncreated(self, size: int) -> int:
-        """Return the number of pods that a StatefulSet has not created. Its events alone have the reason.
+    @property
+    def uncreated(self) -> int:
+        """Number of pods that a StatefulSet has not created, for a reason that only its events have.
 
         Its status counts new pods a moment after their creation, and a deleted one until it is created again.
         """
-        if self.kind != STATEFUL_SET or not self.rolled_out:
+        if self.obj is None or self.kind != STATEFUL_SET or not self.rolled_out:
             return 0
-        return max(0, size - max(len(self.pods), int(self._status.get("replicas", 0))))
+        return max(0, int(self.obj["spec"]["replicas"]) - max(len(self.pods), int(self._status.get("replicas", 0))))
 
     @property
     def _status(self) -> Obj:

@@ -37,7 +37,7 @@ def report_failing_server(resource: Memcached, facts: Assessment, now: datetime)
         reason = IMAGE_PULL_FAILED if any(pod.lacks_image for pod in failing) else SERVER_FAILING
         problems = " ".join(grouped({pod.name: pod.hindrance for pod in failing}, len(workload.current)))
         return Step.progressing(reason, f"{facts.summary}. {problems}", warning=True)
-    if missing := workload.uncreated(resource.spec.size):
+    if missing := workload.uncreated:
         ready = condition(resource.obj, READY)
         since = ready.get("lastTransitionTime") if ready.get("status") != "True" else None
         left = UNCREATED_SECONDS - ((now - datetime.fromisoformat(since)).total_seconds() if since else 0.0)

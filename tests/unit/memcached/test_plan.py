@@ -150,6 +150,11 @@ def test_pods_that_a_stateful_set_does_not_create_are_reported_after_a_while() -
     )
 
 
+def test_size_that_is_not_applied_is_not_reported_as_refused_pods() -> None:
+    observed = Observed(workload_of("StatefulSet", *map(pod, range(3))))
+    assert plan(resource(size=5, status=unready(100)), observed).verdict.reason == "Creating"
+
+
 @pytest.mark.parametrize(
     "created",
     [

@@ -56,7 +56,7 @@ def workload_object(
     failure = {"type": "ReplicaFailure", "status": "True", "message": replica_failure}
     return {
         "metadata": {"name": "cache", "generation": 2, "uid": "w-1"},
-        "spec": {"template": {"metadata": {}, "spec": {"containers": []}}},
+        "spec": {"replicas": 3, "template": {"metadata": {}, "spec": {"containers": []}}},
         "status": {
             "observedGeneration": 2 if up_to_date else 1,
             "replicas": replicas,
