@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("same", deadline=None, derandomize=True)
     settings.register_profile("new", deadline=None)
     settings.load_profile("new" if BY_NAME[config.getoption("--level")].is_random else "same")
+
+
+def pytest_collection_finish() -> None:
+    """Search for garbage seldom, and never among modules and tests: worlds have many objects that live for a test."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(scope="session")

@@ -190,7 +190,9 @@ class Executor:
 
     def _require_unpaused(self, resource: Obj) -> None:
         """Check before each action that no user has paused the reconciliation since the plan."""
-        live = self._cache.get(self._controller.kind, *_key(resource)) or resource
+        kind = self._controller.kind
+        is_newest = self._cache.fingerprint_of(kind, resource)  # unpacking it for each action would cost more
+        live = resource if is_newest else self._cache.get(kind, *_key(resource)) or resource
         if reconciliation_pause.is_paused(live):
             raise errors.Conflict(f"the reconciliation of {_key(resource)} was paused")
 

@@ -227,6 +227,8 @@ def kept_values(resource: RedisCluster, config_map: Obj | None) -> Kept:
 
 def problem(resource: RedisCluster, template: str) -> SecretProblem | None:
     """Return why the user's redis.conf is invalid; None if it is valid. Never contains values."""
+    if not template:
+        return None
     at = f"spec.pod[0].configmap: ConfigMap {resource.config_template}"
     modules = "loadmodule" in resource.spec.config or _loads_modules(template)
     for number, line in enumerate(template.split("\n"), 1):
@@ -424,7 +426,7 @@ def _of_template(text: str, engine: Engine) -> Directives:
 
 def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield name and arguments of each directive; invalid lines are omitted (`problem` reports them)."""
-    for name, *words in _parsed(text):
+    for name, *words in _parsed(text) if text else ():
         yield name.lower(), words
 
 

@@ -67,16 +67,22 @@ class Branch:
         if not self.floor or all_states:
             yield NEVER
 
-    def found(self, entry: Entry | None, now: float, *, all_states: bool = False) -> State | None:
+    def found(self, entry: Entry | None, now: float) -> State | None:
         """Return the state that a value is, if it may be found."""
         if entry is self.head.entry and (entry is None or not entry.expires):
             return self.head
         entry = alive(entry, now)
-        for state in self.states(all_states=all_states):
-            known = alive(state.entry, now)
-            if known is entry or (known is not None and entry is not None and known.number == entry.number):
+        oldest = self.floor if entry is None else max(self.floor, entry.number)  # a state has the number of its entry
+        state: State | None = self.head
+        while state is not None and state.number >= oldest:
+            known = state.entry
+            if known is None or (known.expires and known.expires <= now):
+                if entry is None:
+                    return state
+            elif entry is not None and known.number == entry.number:
                 return state
-        return None
+            state = state.before
+        return NEVER if entry is None and not self.floor else None
 
     def lower(self, copies: Iterable[Entry | None], now: float) -> bool:
         """Extend the budget down to the newest state among copies; return whether it grew."""
