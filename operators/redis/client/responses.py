@@ -35,6 +35,7 @@ _REMEMBERED_BYTES = 1024
 _START_SECONDS = 2
 """Time within which a server that starts has read its nodes.conf, and precision of its uptime."""
 
+_DATABASE, _FOLLOWER = re.compile(r"db\d+"), re.compile(r"slave\d+")
 _OPEN = re.compile(r"\[(\d+)-([<>])-([0-9a-f]+)\]")
 
 
@@ -349,7 +350,7 @@ def parse_facts(text: str) -> Facts:
         engine="valkey" if valkey else "redis",
         version=_short(found["valkey_version" if valkey else "redis_version"]),
         run_id=_short(found["run_id"]),
-        keys=sum(int(_pairs(value)["keys"]) for name, value in found.items() if re.fullmatch(r"db\d+", name)),
+        keys=sum(int(_pairs(value)["keys"]) for name, value in found.items() if _DATABASE.fullmatch(name)),
         memory=int(found["used_memory"]),
         max_memory=int(found["maxmemory"]),
         loading="1" in (found["loading"], found.get("async_loading")),
@@ -460,7 +461,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _followers(found: Mapping[str, str]) -> tuple[Follower, ...]:
-    return tuple(_follower(value) for name, value in found.items() if re.fullmatch(r"slave\d+", name))
+    return tuple(_follower(value) for name, value in found.items() if _FOLLOWER.fullmatch(name))
 
 
 def _follower(text: str) -> Follower:

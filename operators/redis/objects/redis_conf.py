@@ -13,6 +13,7 @@ import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from operators.redis.api.directives import NODE_TIMEOUT_MS, Ignored, find, present_name, refusal
 from operators.redis.api.engine_versions import Engine, Version, features
@@ -193,12 +194,15 @@ def times_in(digest: str) -> int:
     return int(times) if times.isdecimal() else 0
 
 
-def present(config_map: Obj | None) -> Directives:
+def present(config_map: Obj | None) -> Kept:
     """Return the directives of the present file, other than those that only the operator sets."""
-    found: Directives = {}
     text = ((config_map or {}).get("data") or {}).get(CONFIG_KEY) or ""
-    if len(text) > 2 * MAX_BYTES:  # no file of the operator: it was replaced by hand
-        return found
+    return _present(text) if len(text) <= 2 * MAX_BYTES else {}  # no file of the operator: it was replaced by hand
+
+
+@lru_cache(maxsize=4)  # a plan reads it a dozen times
+def _present(text: str) -> Kept:
+    found: Directives = {}
     for name, words in _lines(text):
         if name not in RESERVED:
             found.setdefault(name, []).append(words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import lru_cache
 
 from shared.kubernetes.kinds import Kind, Obj
 from shared.testing.api_server.clone import clone
@@ -84,8 +85,13 @@ class Store:
 
     def now(self) -> str:
         """Return the server's time in the format of the API."""
-        return self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return _formatted(self._clock())
 
     def _next(self) -> str:
         self.version += 1
         return str(self.version)
+
+
+@lru_cache(maxsize=64)  # simulated time seldom passes
+def _formatted(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -55,6 +55,8 @@ class Watches:
             self.release()
 
     def _deliver(self, kind: Kind, event: Obj) -> None:
+        """Deliver one copy to all subscribers, which do not change it."""
+        event = clone(event)
         for callback, watched in self._subscribers:
-            if watched in (None, kind):
-                callback(clone(event))
+            if watched is None or watched == kind:
+                callback(event)

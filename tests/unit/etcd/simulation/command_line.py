@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from operators.etcd.api.versions import FORM, Version
 from shared.kubernetes.kinds import Obj
@@ -92,6 +93,7 @@ def _snapshot_count(image: str) -> int:
     return 100_000 if _version(image) < Version(3, 6, 0) else 10_000
 
 
+@lru_cache(maxsize=64)
 def _version(image: str) -> Version:
     """Return the version of the program in an image; that of the cases if the tag is private."""
     tag = image.rpartition(":")[2]
@@ -100,7 +102,7 @@ def _version(image: str) -> Version:
 
 def _expanded(text: str, known: Mapping[str, str]) -> str:
     """Substitute the variables of an argument as the kubelet does."""
-    return re.sub(r"\$\((\w+)\)", lambda found: known[found[1]], text)
+    return re.sub(r"\$\((\w+)\)", lambda found: known[found[1]], text) if "$(" in text else text
 
 
 def _flag(text: str) -> tuple[str, str]:

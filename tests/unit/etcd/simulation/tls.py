@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki.certs import Pair
 from shared.pki.stores import parsed
-from shared.pki.validity import signers, validity_of
+from shared.pki.validity import Validity, signers, validity_of
 from tests.unit.etcd.simulation.command_line import Command
 
 if TYPE_CHECKING:
@@ -103,8 +104,14 @@ class Tls:
 
 def verifies(authorities: str, pair: Pair, now: datetime) -> bool:
     """Whether a certificate is signed by one of the authorities, and both are valid: Go verifies the whole chain."""
+    validity = _validity(authorities, pair)
+    return validity is not None and validity.includes(now)
+
+
+@lru_cache(maxsize=1024)  # each request is a handshake, of few certificates
+def _validity(authorities: str, pair: Pair) -> Validity | None:
     trusted = signers(pair, parsed(authorities))
-    return bool(trusted) and validity_of(pair, trusted).includes(now)
+    return validity_of(pair, trusted) if trusted else None
 
 
 def trusting(one: Process, other: Process, now: datetime) -> bool:

@@ -62,11 +62,12 @@ def build_message(process: Process, turn: int) -> Message:
     """Build the message of a process. Each turn describes the next few nodes in turn."""
     node, me = process.node, process.node.me
     lead = node.lead if me.primary else me
-    peers = [known for known in node.known.values() if known.id != node.id and known.flags.isdisjoint(_NOT_DESCRIBED)]
+    peers = [known for known in node.others if not known.flags or known.flags.isdisjoint(_NOT_DESCRIBED)]
     healthy = [known for known in peers if SUSPECTED not in known.flags]
     count = min(len(healthy), max(GOSSIP, len(node.known) // 10))
     selected = [healthy[(turn + step) % len(healthy)] for step in range(count)]
-    selected += [known for known in peers if SUSPECTED in known.flags]
+    if len(healthy) < len(peers):
+        selected += [known for known in peers if SUSPECTED in known.flags]
     return Message(
         id=node.id,
         source=process.address,
@@ -77,8 +78,10 @@ def build_message(process: Process, turn: int) -> Message:
         primary=me.primary,
         offset=node.offset,
         gossip=tuple(
-            GossipEntry(known.id, known.address, known.port, known.unhealthy, bool(known.primary), known.bus)
-            for known in selected
+            [
+                GossipEntry(known.id, known.address, known.port, known.unhealthy, bool(known.primary), known.bus)
+                for known in selected
+            ]
         ),
         bus=process.bus,
     )

@@ -520,13 +520,13 @@ class FakeRedis:
 
     def owners(self, cluster: str) -> dict[str, int]:
         """Return the owners of all slots of a cluster, as masks by node id."""
-        claims = [
+        claims = {  # of most nodes the same
             (known.epoch, known.id, known.slots)
             for node in self.disks.values()
             if node.cluster == cluster
             for known in node.known.values()
             if known.slots
-        ]
+        }
         found: dict[str, int] = {}
         left = ALL
         for _, node_id, slots in sorted(claims, reverse=True):

@@ -31,8 +31,7 @@ REPLICATION_PING_SECONDS = 10.0
 def tick(redis: FakeRedis, process: Process) -> None:
     """Run the cluster cron of a node once. Redis runs it ten times a second."""
     node = process.node
-    others = node.others
-    for known in others:
+    for known in node.others:
         if known.in_handshake and redis.now - known.last_response > max(process.timeout, 1.0):
             del node.known[known.id]
     if node.banned:
@@ -42,9 +41,10 @@ def tick(redis: FakeRedis, process: Process) -> None:
         if known.id in node.known and (known.in_handshake or broadcast or (redis.turn + index) % PING_TURNS == 0):
             ping(redis, process, known)
     meet_again(redis, process)
+    now, timeout = redis.now, process.timeout
     for known in node.others:
-        latest = max(known.last_response, known.last_data)
-        if not known.flags & {NOADDR} and not known.in_handshake and redis.now - latest > process.timeout:
+        is_overdue = now - known.last_response > timeout and now - known.last_data > timeout
+        if is_overdue and NOADDR not in known.flags and not known.in_handshake:
             if not known.unhealthy:
                 known.flags.add(SUSPECTED)
             mark_failed_by_majority(redis, process, known)
@@ -61,11 +61,12 @@ def is_healthy(redis: FakeRedis, process: Process) -> bool:
     if process.config("cluster-require-full-coverage") == "yes":
         covered = 0
         for known in node.known.values():
-            covered |= 0 if known.fails else known.slots
+            if known.slots and not known.fails:
+                covered |= known.slots
         if covered != ALL:
             return False
-    reachable = sum(known.votes and not known.unhealthy for known in node.known.values())
-    if reachable < majority(node):
+    voters = [known for known in node.known.values() if known.votes]
+    if sum(not known.unhealthy for known in voters) < len(voters) // 2 + 1:
         process.alone = redis.now
         return False
     rejoining = not node.me.primary and not process.serves  # others may have been elected while it was away

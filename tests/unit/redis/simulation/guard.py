@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import lru_cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
@@ -652,16 +652,19 @@ _UNREADABLE = Entry(-1)
 def _serving(redis: FakeRedis, keys: Iterable[bytes]) -> dict[int, Node]:
     """Return the nodes that serve clients, by the slots of keys: those with the newest claim, if they run and serve."""
     owners = redis.owners(redis.client.home)
-    used = set(map(slot_of, keys))
+    used = frozenset(map(slot_of, keys))
     serving = {process.node.id: process.node for process in redis.running if process.serves}
     found: dict[int, Node] = {}
     for node_id, slots in owners.items():
         if (node := serving.get(node_id)) is not None and not node.me.primary:
-            found |= {slot: node for slot in used if slots & _bit(slot)}
+            found |= dict.fromkeys(_among(slots, used), node)
     return found
 
 
-_bit = cache(lambda slot: 1 << slot)
+@lru_cache(maxsize=1024)
+def _among(mask: int, slots: frozenset[int]) -> tuple[int, ...]:
+    """Return those of some slots that a mask has."""
+    return tuple(slot for slot in slots if mask >> slot & 1)
 
 
 def values(redis: FakeRedis) -> dict[bytes, Entry]:

@@ -81,7 +81,7 @@ class Known:
     @property
     def unhealthy(self) -> bool:
         """Whether the node is marked as failed or suspected."""
-        return FAILED in self.flags or SUSPECTED in self.flags
+        return bool(self.flags) and (FAILED in self.flags or SUSPECTED in self.flags)
 
     @property
     def in_handshake(self) -> bool:

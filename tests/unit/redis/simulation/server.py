@@ -313,6 +313,9 @@ _WILDCARDS = frozenset("*?[")
 
 
 def _config_get(_: FakeRedis, process: Process, words: Words) -> list[str]:
+    if len(words) == 3 and _WILDCARDS.isdisjoint(name := words[2].decode().lower()):
+        value = process.settings.get(name, DEFAULTS.get(name))
+        return [] if value is None else [name, value]
     settings, found = DEFAULTS | process.settings, set[str]()
     for pattern in (word.decode().lower() for word in words[2:]):
         if _WILDCARDS.isdisjoint(pattern):

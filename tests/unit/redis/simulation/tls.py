@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from operators.redis.client.errors import Unreachable
@@ -75,5 +76,6 @@ def connects(redis: FakeRedis, process: Process, other: Process) -> bool:
     return False
 
 
+@lru_cache(maxsize=1024)  # each request is a handshake, of few certificates
 def _is_signed(pair: Pair, authorities: str) -> bool:
     return bool(signers(pair, parsed(authorities)))
