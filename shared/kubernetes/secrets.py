@@ -62,7 +62,7 @@ def content_of(secret: Obj | None) -> Mapping[str, str]:
         return found
     for key, value in data.items():
         try:
-            found[key] = base64.b64decode(value).decode()
+            found[key] = binascii.a2b_base64(value).decode()
         except (binascii.Error, UnicodeDecodeError):
             continue
     return found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
 
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, SECRET, Obj
@@ -31,6 +34,15 @@ async def run(play: ScenarioRun, steps: Iterable[ScenarioStep]) -> None:
         if step.turns is None:
             play.resync()
             await play.settle()
+
+
+def crossed(rows: Iterable[str], columns: Sequence[str]) -> list[Any]:
+    """Return all pairs as parameters of a test. Each commit tests each row once, with the columns in turn."""
+    return [
+        pytest.param(row, column, marks=() if number % len(columns) == index else pytest.mark.nightly)
+        for number, row in enumerate(rows)
+        for index, column in enumerate(columns)
+    ]
 
 
 def ready(play: ScenarioRun) -> Obj:

@@ -16,7 +16,7 @@ from shared.testing.harness.scenario import ScenarioStep, at_once, delete, edit
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import AUTH, ETCD, NAME, OPTIONS, TLS, cluster, given_password, member
 from tests.support.issuing import authority
-from tests.support.plays import deleted, issued_with_new_keys, pods, ready, replaced_by_hand, signer_of
+from tests.support.plays import crossed, deleted, issued_with_new_keys, pods, ready, replaced_by_hand, signer_of
 from tests.unit.etcd.simulation.database import FakeEtcd
 
 CA, PEER, SERVER, CLIENT = (f"{NAME}-{name}" for name in ("ca", "peer-tls", "server-tls", "client-tls"))
@@ -81,8 +81,7 @@ async def between(play: ScenarioRun, loss: ScenarioStep, restarted: str) -> None
         await play.step(loss)
 
 
-@pytest.mark.parametrize("restarted", BETWEEN)
-@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize(("lost", "restarted"), crossed(LOST, BETWEEN))
 async def test_lost_secrets_are_issued_again_and_members_follow(lost: str, restarted: str) -> None:
     play = await running()
     former = signer_of(play, CA)
@@ -94,7 +93,9 @@ async def test_lost_secrets_are_issued_again_and_members_follow(lost: str, resta
     require_whole(play, former)
 
 
-@pytest.mark.parametrize("restarted", BETWEEN)
+@pytest.mark.parametrize(
+    "restarted", [pytest.param(each, marks=() if each == "operator" else pytest.mark.nightly) for each in BETWEEN]
+)
 async def test_authority_that_a_person_replaced_is_introduced_before_it_signs(restarted: str) -> None:
     play = await running()
     former = signer_of(play, CA)

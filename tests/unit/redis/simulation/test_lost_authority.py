@@ -15,7 +15,7 @@ from shared.testing.harness.harness import NAMESPACE
 from shared.testing.harness.scenario import ScenarioStep, delete
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.issuing import authority
-from tests.support.plays import deleted, issued_with_new_keys, pods, ready, replaced_by_hand, signer_of
+from tests.support.plays import crossed, deleted, issued_with_new_keys, pods, ready, replaced_by_hand, signer_of
 from tests.support.redis.scenarios import NAME, OPTIONS, REDIS, cluster, in_memory
 from tests.unit.redis.simulation.database import FakeRedis
 
@@ -79,8 +79,7 @@ async def between(play: ScenarioRun, loss: ScenarioStep, restarted: str) -> None
         await play.step(loss)
 
 
-@pytest.mark.parametrize("restarted", BETWEEN)
-@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize(("lost", "restarted"), crossed(LOST, BETWEEN))
 async def test_lost_secrets_are_issued_again_and_nodes_follow(lost: str, restarted: str) -> None:
     play = await running(cluster(6, **TLS))
     former, before = signer_of(play, CA), pods(play)
@@ -95,7 +94,9 @@ async def test_lost_secrets_are_issued_again_and_nodes_follow(lost: str, restart
         assert pods(play) == before
 
 
-@pytest.mark.parametrize("restarted", BETWEEN)
+@pytest.mark.parametrize(
+    "restarted", [pytest.param(each, marks=() if each == "operator" else pytest.mark.nightly) for each in BETWEEN]
+)
 async def test_authority_that_a_person_replaced_is_introduced_before_it_signs(restarted: str) -> None:
     play = await running(cluster(6, **TLS))
     former = signer_of(play, CA)
