@@ -15,7 +15,7 @@ from shared.pki.rotation import CertificateOrder, Made
 from shared.pki.stores import fingerprint, parsed
 from shared.status import conditions
 from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.scenario import ScenarioStep, Stage, Subject
+from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Subject
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.issuing import authority
 
@@ -24,6 +24,15 @@ async def begun(subject: Subject, *steps: ScenarioStep) -> ScenarioRun:
     """Return a run in a new world in which these steps were carried out."""
     play = ScenarioRun(World(subject))
     await run(play, steps)
+    return play
+
+
+async def played(subject: Subject, scenario: Scenario) -> ScenarioRun:
+    """Return a run of a scenario in one world, in which another process of the operator begins after the setup."""
+    play = ScenarioRun(World(subject))
+    await play.run_steps(scenario.given)
+    play.end()
+    await play.run_steps(scenario.steps)
     return play
 
 

@@ -33,6 +33,7 @@ from shared.testing.harness.scenario import Scenario, Unsafe
 from shared.testing.harness.sweep import Oracle, sweep
 from tests.support.etcd.scenarios import ETCD, MIDDLE, OLD, SCENARIOS, cluster, hangs, lost, member
 from tests.support.etcd.scenarios import NEW as NEWEST
+from tests.support.plays import played
 from tests.support.pod_loss import delete_now
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -165,7 +166,7 @@ async def test_sabotaged_operator_is_caught(
 ) -> None:
     sabotage(monkeypatch)
     with pytest.raises(Unsafe, match=violation):
-        await ReferenceRun.record(dataclasses.replace(ETCD, name=sabotage.__name__), scenario)
+        await played(ETCD, scenario)
 
 
 def applies_stale_plans(patch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,10 @@ async def test_authority_that_a_person_replaced_is_introduced_before_it_signs(re
     assert signer_of(play, CA) == fingerprint(parsed(authority("second", "by-hand").certificate)[0])
 
 
-@pytest.mark.parametrize("given", [in_memory(6, **TLS), cluster(6, **TLS, config={"appendonly": "no"})])
+@pytest.mark.parametrize(
+    "given",
+    [in_memory(6, **TLS), pytest.param(cluster(6, **TLS, config={"appendonly": "no"}), marks=pytest.mark.nightly)],
+)
 async def test_nodes_that_would_lose_their_data_do_not_restart(given: ScenarioStep) -> None:
     play = await running(given)
     before = pods(play)
