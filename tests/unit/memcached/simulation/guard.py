@@ -145,7 +145,8 @@ class Guard:
 def false_claims(servers: Servers) -> Iterator[str]:
     """Yield what the status of a resource that is at rest claims, and is not true."""
     for resource in _resources(servers):
-        workload, size = value_at(resource, "spec.workload") or DEPLOYMENT.name, resource["spec"].get("size", 1)
+        size = resource["spec"].get("size", 1)
+        workload = value_at(resource, "spec.workload") or value_at(resource, "status.workload")
         kind = next(kind for kind in WORKLOADS if kind.name == workload)
         responding = sum(value_at(pod, "status.podIP") not in servers.hung for pod in ready_servers(servers, kind))
         listed = len(resource["status"].get("servers", ()))  # those that clients use

@@ -42,6 +42,7 @@ from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import (
     AUTH,
     BUDGET,
+    DEPLOYED,
     MEMCACHED,
     NAMED,
     TLS,
@@ -189,6 +190,7 @@ LABELED: Obj = {"labels": {MANAGED_BY: OPERATOR, NAME: "memcached", INSTANCE: "c
 
 CHANGED_USERS = unobserved(edit(SECRET, {"data": users("two")}, "cache-users"))
 PACED: Obj = NAMED | {"size": 3}
+THREE: Obj = DEPLOYED | {"size": 3}
 RESYNC = edit(None, {"metadata": {"labels": {"resync": "1"}}})
 
 
@@ -270,7 +272,7 @@ MUTATIONS: list[tuple[Patch, Scenario, str]] = [
     ),
     (
         replaces_all_servers_at_once,
-        Scenario("roll", (apply(size=3, memoryMB=128),), given=(apply(size=3),)),
+        Scenario("roll", (apply(**THREE, memoryMB=128),), given=(apply(**THREE),)),
         "of 3 servers of the Deployment are left",
     ),
     (
@@ -284,7 +286,7 @@ MUTATIONS: list[tuple[Patch, Scenario, str]] = [
     ),
     (
         deletes_the_former_workload_first,
-        Scenario("switch the workload", (apply(**NAMED | {"size": 2}),), given=(apply(size=2),)),
+        Scenario("switch the workload", (apply(**NAMED | {"size": 2}),), given=(apply(**DEPLOYED | {"size": 2}),)),
         "the operator deletes Deployment cache: 0 of 2 new servers are ready",
     ),
     (
