@@ -27,6 +27,21 @@ async def begun(subject: Subject, *steps: ScenarioStep) -> ScenarioRun:
     return play
 
 
+_worlds: dict[tuple[Subject, ScenarioStep], World] = {}
+
+
+async def begun_once(subject: Subject, step: ScenarioStep) -> ScenarioRun:
+    """Return a run as `begun` does, with another process of the operator; the world before it is built once."""
+    if (subject, step) not in _worlds:
+        play = await begun(subject, step)
+        play.end()
+        _worlds[subject, step] = play.world
+    play = ScenarioRun(_worlds[subject, step].fork())
+    play.begin()
+    await play.settle()
+    return play
+
+
 async def played(subject: Subject, scenario: Scenario) -> ScenarioRun:
     """Return a run of a scenario in one world, in which another process of the operator begins after the setup."""
     play = ScenarioRun(World(subject))

@@ -11,7 +11,7 @@ import pytest
 
 from shared.testing.harness.scenario import ScenarioStep, Stage, later, limit_turns, operator_down
 from shared.testing.harness.scenario_runner import ScenarioRun
-from tests.support.plays import begun, ready, run
+from tests.support.plays import begun, begun_once, ready, run
 from tests.support.redis.scenarios import cluster, recovery_confirmed
 from tests.unit.redis.simulation.losses import (
     DAY,
@@ -27,10 +27,12 @@ from tests.unit.redis.simulation.losses import (
 )
 from tests.unit.redis.simulation.moving_slots import redis_of, status
 
+ON_VOLUMES, IN_DIRECTORIES = cluster(6), on_hosts()
+
 
 async def test_consent_to_one_shard_recreates_nothing_while_the_other_primaries_are_out_of_reach() -> None:
     """N1: two thirds of the keys are served all the time, only the operator does not reach their primaries."""
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     await run(play, destroyed(shard_of(redis)))
     assert ready(play)["reason"] == "SlotsLost"
@@ -46,7 +48,7 @@ async def test_consent_to_one_shard_recreates_nothing_while_the_other_primaries_
 
 async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_loss_a_year_later() -> None:
     """N4: a drain moved the pods of a shard away from their data; it came back before the confirmation counted."""
-    play = await begun(SUBJECT, on_hosts())
+    play = await begun_once(SUBJECT, IN_DIRECTORIES)
     redis, at = redis_of(play.world), hosts(play.stage)
     pods = shard_of(redis)
     await run(play, (moved(pods), later(30)))
@@ -65,7 +67,7 @@ async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_lo
 
 async def test_former_primary_does_not_replace_its_successor_whose_data_is_on_another_node() -> None:
     """Course 1302: the former primary has none of the writes since, and its successor may come back with them."""
-    play = await begun(SUBJECT, on_hosts())
+    play = await begun_once(SUBJECT, IN_DIRECTORIES)
     redis, at = redis_of(play.world), hosts(play.stage)
     primary, replica = shard_of(redis)
     redis.failing[primary] = "NodeLost"
@@ -100,7 +102,7 @@ def resumed(play: ScenarioRun, pod: str) -> ScenarioStep:
 
 async def test_former_primary_serves_its_older_keys_only_with_consent() -> None:
     """Course 5041: the successor's volume is destroyed, and the former primary lacks all writes since the election."""
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     primary, replica = await succeeded(play)
     assert ready(play)["reason"] == "SlotsUnserved", "the former primary may come back with its keys"
@@ -118,7 +120,7 @@ async def test_former_primary_serves_its_older_keys_only_with_consent() -> None:
 
 async def test_replica_that_started_after_its_primary_ended_takes_over_only_with_consent() -> None:
     """Course 6051: it does not know which writes it missed, and is the only node with keys of these slots."""
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     primary, replica = shard_of(redis)
     redis.failing[replica] = "NodeLost"
@@ -131,7 +133,7 @@ async def test_replica_that_started_after_its_primary_ended_takes_over_only_with
 
 async def test_replica_that_lost_its_link_long_before_takes_over_only_with_consent() -> None:
     """Clients wrote for ten minutes to its primary, which then lost its volume."""
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     primary, replica = shard_of(redis)
     redis.partitions = {replica: 1}
@@ -156,7 +158,7 @@ def killed(play: ScenarioRun, pods: Iterable[str]) -> ScenarioStep:
 
 async def test_replica_that_lost_its_link_takes_over_only_with_consent_if_all_other_nodes_restarted_since() -> None:
     """Clients wrote for ten minutes, and no node remembers that the primary answered it meanwhile."""
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     primary, replica = shard_of(redis)
     others = [process.pod for process in redis.running if process.pod not in (primary, replica)]
@@ -188,7 +190,7 @@ async def test_replica_takes_over_only_with_consent_if_only_nodes_that_were_cut_
 
 async def test_replica_that_lost_its_link_when_its_primary_ended_takes_over_without_consent() -> None:
     """Redis elects it no more after a minute, but two other primaries know since when the lost one served no client."""
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     primary, replica = shard_of(redis)
     redis.partitions = {replica: 1}
@@ -203,7 +205,7 @@ async def test_replica_that_lost_its_link_when_its_primary_ended_takes_over_with
 
 async def test_cluster_whose_servers_all_restart_at_once_needs_no_consent() -> None:
     """After a power cut, each primary has its own data, although a replica lost its link long before."""
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     primary, replica = shard_of(redis)
     redis.partitions = {replica: 1}
@@ -260,7 +262,7 @@ async def test_former_primary_that_alone_is_left_serves_its_older_keys_only_with
 
 
 async def test_consent_to_older_keys_is_none_to_an_empty_recovery() -> None:
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     primary, _ = await succeeded(play)
     await run(play, (resumed(play, primary), later(30)))
     token = status(play)["recovery"]["token"]
@@ -274,7 +276,7 @@ async def test_consent_to_older_keys_is_none_to_an_empty_recovery() -> None:
 
 async def test_consent_to_an_empty_recovery_is_none_to_serve_older_keys_that_come_back() -> None:
     """The directory of the former primary is away, too, when the user gives the keys up; then its pod returns to it."""
-    play = await begun(SUBJECT, on_hosts())
+    play = await begun_once(SUBJECT, IN_DIRECTORIES)
     redis, at = redis_of(play.world), hosts(play.stage)
     primary, replica = shard_of(redis)
     redis.failing[primary] = "NodeLost"
@@ -297,7 +299,7 @@ async def test_consent_to_an_empty_recovery_is_none_to_serve_older_keys_that_com
 
 async def test_confirmed_recovery_ends_although_a_replica_was_never_in_sync_with_the_lost_primary() -> None:
     """A replica rejects CLUSTER FORGET for its primary."""
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     primary, replica = shard_of(redis)
     redis.lagging.add(replica)
@@ -312,7 +314,7 @@ async def test_confirmed_recovery_ends_although_a_replica_was_never_in_sync_with
 @pytest.mark.nightly
 async def test_node_that_was_a_primary_meanwhile_is_no_copy_of_its_primary() -> None:
     """The replica took over, then its former primary took over again. The replica was a copy before the first time."""
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     first, second = await succeeded_twice(play)
     await run(play, (*destroyed([first]), later(30), resumed(play, second), later(30)))
@@ -340,7 +342,7 @@ async def succeeded_twice(play: ScenarioRun) -> tuple[str, str]:
 @pytest.mark.nightly
 async def test_loss_that_ended_and_began_again_without_the_operator_needs_another_consent() -> None:
     """The loss that a user confirmed ended, and the same one began, while no operator ran."""
-    play = await begun(SUBJECT, on_hosts())
+    play = await begun_once(SUBJECT, IN_DIRECTORIES)
     redis, at = redis_of(play.world), hosts(play.stage)
     pods = shard_of(redis)
     await run(play, (moved(pods), later(30)))
@@ -353,7 +355,7 @@ async def test_loss_that_ended_and_began_again_without_the_operator_needs_anothe
 
 @pytest.mark.nightly
 async def test_withdrawn_and_repeated_confirmation_carries_out_the_recovery_once() -> None:
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     await run(play, destroyed(shard_of(redis_of(play.world))))
     await run(play, operator_down(recovery_confirmed(), withdrawn()))
     play.begin()
@@ -366,7 +368,7 @@ async def test_withdrawn_and_repeated_confirmation_carries_out_the_recovery_once
 
 async def test_next_loss_after_a_recovery_is_not_reported_as_a_refused_token() -> None:
     """N8: spec.recovery.confirm still has the token of the recovery that is finished."""
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     await run(play, (*destroyed(shard_of(redis)), recovery_confirmed(), later(60)))
     assert ready(play)["reason"] == "Ready"
@@ -380,7 +382,7 @@ async def test_next_loss_after_a_recovery_is_not_reported_as_a_refused_token() -
 @pytest.mark.nightly
 @pytest.mark.parametrize("kept", [0, 1], ids=["every node is lost", "one may have keys"])
 async def test_cluster_is_created_again_only_if_no_disk_may_have_keys(kept: int) -> None:
-    play = await begun(SUBJECT, cluster(6))
+    play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     pods = [process.pod for process in redis.running]
     if kept:

@@ -13,14 +13,24 @@ from shared.pki.stores import fingerprint, parsed
 from shared.pki.validity import signers
 from shared.testing.harness.harness import NAMESPACE
 from shared.testing.harness.scenario import ScenarioStep, delete
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from shared.testing.harness.scenario_runner import ScenarioRun
 from tests.support.issuing import authority
-from tests.support.plays import crossed, deleted, issued_with_new_keys, pods, ready, replaced_by_hand, signer_of
+from tests.support.plays import (
+    begun_once,
+    crossed,
+    deleted,
+    issued_with_new_keys,
+    pods,
+    ready,
+    replaced_by_hand,
+    signer_of,
+)
 from tests.support.redis.scenarios import NAME, OPTIONS, REDIS, cluster, in_memory
 from tests.unit.redis.simulation.database import FakeRedis
 
 CA, SERVER, CLIENT, NODES = (f"{NAME}-{name}" for name in ("ca", "server-tls", "client-tls", "nodes-tls"))
 TLS: Obj = {"tls": {"mode": "self"}}
+WITH_TLS = cluster(6, **TLS)
 DAY = 24 * 3600.0
 
 
@@ -28,8 +38,7 @@ SUBJECT = replace(REDIS, controller=lambda redis: replace(clusters(OPTIONS, redi
 
 
 async def running(given: ScenarioStep) -> ScenarioRun:
-    play = ScenarioRun(World(SUBJECT))
-    await play.run_steps((given,))
+    play = await begun_once(SUBJECT, given)
     assert ready(play)["reason"] == "Ready"
     return play
 
@@ -81,7 +90,7 @@ async def between(play: ScenarioRun, loss: ScenarioStep, restarted: str) -> None
 
 @pytest.mark.parametrize(("lost", "restarted"), crossed(LOST, BETWEEN))
 async def test_lost_secrets_are_issued_again_and_nodes_follow(lost: str, restarted: str) -> None:
-    play = await running(cluster(6, **TLS))
+    play = await running(WITH_TLS)
     former, before = signer_of(play, CA), pods(play)
     redis: FakeRedis = play.stage.database
     redis.guard.may_split = lost in SPLITS
@@ -98,7 +107,7 @@ async def test_lost_secrets_are_issued_again_and_nodes_follow(lost: str, restart
     "restarted", [pytest.param(each, marks=() if each == "operator" else pytest.mark.nightly) for each in BETWEEN]
 )
 async def test_authority_that_a_person_replaced_is_introduced_before_it_signs(restarted: str) -> None:
-    play = await running(cluster(6, **TLS))
+    play = await running(WITH_TLS)
     former = signer_of(play, CA)
     await between(play, replaced_by_hand(CA), restarted)
     await play.wait(20, times=30)
