@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
@@ -106,5 +106,19 @@ def only_remembered() -> Iterator[None]:
 
 
 def _digest(arguments: tuple[object, ...]) -> bytes:
-    """Return what distinguishes arguments from any others: `repr` quotes texts, and shows types and nesting."""
-    return hashlib.sha256(repr(arguments).encode()).digest()
+    found = hashlib.sha256()
+    for part in _parts(arguments):
+        found.update(len(part).to_bytes(8, "big") + part)
+    return found.digest()
+
+
+def _parts(value: object) -> Iterable[bytes]:
+    """Yield what distinguishes a value from any other: each part is hashed with its length."""
+    if isinstance(value, tuple):
+        yield b"(%d" % len(value)
+        for each in value:
+            yield from _parts(each)
+    elif isinstance(value, str):
+        yield b"s" + value.encode("utf-8", "surrogatepass")
+    else:
+        yield f"{type(value).__name__} {value!r}".encode()
