@@ -14,6 +14,8 @@ OF_EACH_COMMIT = {
     "create with all optional objects": {"crash after a write", "lost response"},
     "switch the workload": {"crash after a write", "stale view"},
     "owned objects deleted": {"crash after a write"},
+    "upgrade from release 0.1.0": {"crash after a write", "missed event"},
+    "orphaned and adopted": {"missed event"},
 }
 """Disturbances by scenario that run for each commit; the others run each night."""
 
