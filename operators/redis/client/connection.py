@@ -292,7 +292,7 @@ _: Connect = connect
 def _texts(value: Any) -> Any:
     """Return a value with text instead of bytes."""
     if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
+        return value.decode(errors="replace")  # `backslashreplace` is 60 times slower
     return [_texts(each) for each in value] if isinstance(value, list) else value
 
 
