@@ -35,11 +35,13 @@ class Guard:
         violations: violations so far, in order.
         required_share: share of their items that clients find at least; 0 until a scenario has filled the servers.
         written: content of Secrets that the operator has written.
+        names: names of all servers so far.
     """
 
     violations: list[str] = field(default_factory=list)
     required_share: float = 0.0
     written: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
 
     def fail(self, violation: str) -> None:
         """Record a violation and raise Unsafe; the record remains if a caller catches the exception."""
@@ -122,17 +124,21 @@ class Guard:
 
     def started(self, servers: Servers, pod: Obj) -> None:
         """Require that a server starts only when clients have filled the one that was replaced before."""
+        self.names.add(pod["metadata"]["name"])
         if servers.clients.least_found < self.required_share:
             found = servers.clients.found
             self.fail(f"{pod['metadata']['name']} is replaced while clients find {found:.0%} of their items")
 
     def ended(self, servers: Servers) -> None:
-        """Require that of a workload at most one server is missing."""
+        """Require that of a workload at most one server is missing; one that is added has not been there yet."""
         for kind in WORKLOADS:
             for _, workload in servers.objects(kind):
-                up = [uid for uid, name in _pods_of(servers, kind) if uid in servers.filled]
-                if len(up) < workload["spec"]["replicas"] - 1:
-                    self.fail(f"{len(up)} of {workload['spec']['replicas']} servers of the {kind} are left")
+                up = [uid for uid, _ in _pods_of(servers, kind) if uid in servers.filled]
+                size = workload["spec"]["replicas"]
+                if kind == STATEFUL_SET:
+                    size = sum(f"{workload['metadata']['name']}-{number}" in self.names for number in range(size))
+                if len(up) < size - 1:
+                    self.fail(f"{len(up)} of {size} servers of the {kind} are left")
 
     def loaded(self, pod: Obj, users: str) -> None:
         """Require that a users file that the operator is to generate is its own."""
