@@ -42,6 +42,10 @@ MAX_COMPARED = 8
 """Maximum number of servers that became ready last, and that became ready first, whose gets are inspected."""
 
 
+REVISION = "controller-revision-hash"
+"""Label of a StatefulSet's pod: the revision of its template."""
+
+
 @dataclass(frozen=True)
 class Workload:
     """A workload and its servers.
@@ -70,7 +74,12 @@ class Workload:
 
     @property
     def outdated(self) -> int:
-        """Number of pods of an earlier template, as reported in the workload's status."""
+        """Number of pods of an earlier template.
+
+        In the status of a StatefulSet, one that is being deleted is no updated replica, so that its pods are counted.
+        """
+        if self.kind == STATEFUL_SET and (revision := self._status.get("updateRevision")):
+            return sum((pod["metadata"].get("labels") or {}).get(REVISION) != revision for pod in self.pod_objs)
         return int(self._status.get("replicas", 0)) - self.updated
 
     @property

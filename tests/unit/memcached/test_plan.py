@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.memcached.observe import Observed, Workload
-from shared.kubernetes.kinds import Obj
+from operators.memcached.observe import REVISION, Observed, Workload
+from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Apply
 from shared.status.verdict import Progress
@@ -54,6 +54,14 @@ def test_only_ready_servers_are_listed() -> None:
 def test_ipv6_address_is_listed_in_brackets() -> None:
     observed = observed_pods(replace(pod(1), address="fd00::1"))
     assert plan(resource(size=1), observed).status["servers"] == ["[fd00::1]:11211"]
+
+
+@pytest.mark.parametrize(("revision", "outdated"), [("new", 0), ("old", 1)])
+def test_pod_that_is_being_deleted_is_no_outdated_one(revision: str, outdated: int) -> None:
+    """In the status of a StatefulSet, `updatedReplicas` does not count such a pod, and `replicas` does."""
+    status: Obj = {"replicas": 2, "updatedReplicas": 1, "updateRevision": "new", "currentRevision": "new"}
+    staying: Obj = {"metadata": {"labels": {REVISION: revision}}}
+    assert Workload(STATEFUL_SET, {"metadata": {}, "status": status}, pod_objs=(staying,)).outdated == outdated
 
 
 def test_resource_scaled_to_zero_is_ready() -> None:
