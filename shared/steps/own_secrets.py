@@ -70,20 +70,22 @@ class OwnSecrets:
     @property
     def _taken(self) -> list[Obj]:
         """The Secrets that another controller has, without the connection Secret, on which nothing depends."""
-        found = (self.found.get(name) for name in sorted(self.names))
-        return [secret for secret in found if secret is not None and _controller_uid(secret) not in ("", self.own.uid)]
+        return [secret for secret in self._existing(self.names) if _controller_uid(secret) not in ("", self.own.uid)]
 
     @property
     def _filled(self) -> list[Obj]:
         """The spare Secrets of the resource that have content."""
-        found = (self.found.get(name) for name in sorted(self.spare))
-        return [each for each in found if self.own.may_delete(each) and not secret_provenance.is_blank(each)]
+        own = filter(self.own.may_delete, self._existing(self.spare))
+        return [secret for secret in own if not secret_provenance.is_blank(secret)]
 
     @property
     def _present(self) -> list[Obj]:
         """The Secrets that exist."""
-        found = [self.found.get(name) for name in sorted(self.names)]
-        return [secret for secret in (*found, self.published.found if self.published else None) if secret is not None]
+        published = self.published.found if self.published else None
+        return self._existing(self.names) + ([] if published is None else [published])
+
+    def _existing(self, names: Collection[str]) -> list[Obj]:
+        return [secret for name in sorted(names) if (secret := self.found.get(name)) is not None]
 
     def refuse(self) -> Step:
         """Block while Secrets with names of the operator's own have another controller, or content of unknown origin.

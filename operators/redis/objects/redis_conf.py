@@ -13,7 +13,6 @@ import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 
 from operators.redis.api.directives import NODE_TIMEOUT_MS, Ignored, find, present_name, refusal
 from operators.redis.api.engine_versions import Engine, Version, features
@@ -200,7 +199,12 @@ def present(config_map: Obj | None) -> Kept:
     return _present(text) if len(text) <= 2 * MAX_BYTES else {}  # no file of the operator: it was replaced by hand
 
 
-@lru_cache(maxsize=4)  # a plan reads it a dozen times
+def _size(found: Kept) -> int:
+    """Return the approximate size of directives, in bytes."""
+    return sum(200 + 2 * len(joined(lines)) for lines in found.values())
+
+
+@remembered(_size)  # a plan reads it a dozen times
 def _present(text: str) -> Kept:
     found: Directives = {}
     for name, words in _lines(text):
@@ -231,8 +235,6 @@ def kept_values(resource: RedisCluster, config_map: Obj | None) -> Kept:
 
 def problem(resource: RedisCluster, template: str) -> SecretProblem | None:
     """Return why the user's redis.conf is invalid; None if it is valid. Never contains values."""
-    if not template:
-        return None
     at = f"spec.pod[0].configmap: ConfigMap {resource.config_template}"
     modules = "loadmodule" in resource.spec.config or _loads_modules(template)
     for number, line in enumerate(template.split("\n"), 1):
@@ -406,7 +408,7 @@ def _defaults(resource: RedisCluster) -> Directives:
     return found
 
 
-@remembered(lambda found: sum(200 + 2 * len(joined(lines)) for lines in found.values()))  # read a dozen times, too
+@remembered(_size)  # as often
 def _of_template(text: str, engine: Engine) -> Kept:
     """Return the directives of the user's redis.conf, without those that the engine lacks: it would not start."""
     found: Directives = {}
@@ -431,7 +433,7 @@ def _of_template(text: str, engine: Engine) -> Kept:
 
 def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield name and arguments of each directive; invalid lines are omitted (`problem` reports them)."""
-    for name, *words in _parsed(text) if text else ():
+    for name, *words in _parsed(text):
         yield name.lower(), words
 
 
@@ -440,8 +442,6 @@ def _parsed(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the words of each directive."""
     found = []
     for line in text.split("\n"):
-        if line.startswith("#"):
-            continue
         try:
             words = arguments(line)
         except Malformed:

@@ -101,12 +101,12 @@ class Guard:
         """Require that what servers have loaded is recorded only if they have."""
         before = live.get("status") or {}
         running = {uid: address for address, uid in servers.uids.items() if uid in servers.filled}
-        names = {pod["metadata"]["uid"]: pod for pod in ready_servers(servers)}
-        for uid, address in ((uid, address) for uid, address in running.items() if uid in names):
-            name = names[uid]["metadata"]["name"]
+        ready = {pod["metadata"]["uid"]: pod for pod in ready_servers(servers)}
+        for uid, address in ((uid, address) for uid, address in running.items() if uid in ready):
+            name = ready[uid]["metadata"]["name"]
             if status.get("users") not in (None, before.get("users")):
                 mounted = servers.secrets.get(address, {}).get("auth", {}).get("users", "")
-                if servers.loaded_users.get(address, mounted) not in _users(servers, names[uid]):
+                if servers.loaded_users.get(address, mounted) not in _users(servers, ready[uid]):
                     self.fail(f"the status records the users file, which {name} has not loaded")
             certificate = status.get("certificate")
             is_new = certificate not in (None, before.get("certificate")) and address in servers.mounted
@@ -133,7 +133,7 @@ class Guard:
         """Require that of a workload at most one server is missing; one that is added has not been there yet."""
         for kind in WORKLOADS:
             for _, workload in servers.objects(kind):
-                up = [uid for uid, _ in _pods_of(servers, kind) if uid in servers.filled]
+                up = servers.filled.intersection(_pods_of(servers, kind))
                 size = workload["spec"]["replicas"]
                 if kind == STATEFUL_SET:
                     size = sum(f"{workload['metadata']['name']}-{number}" in self.names for number in range(size))
@@ -163,18 +163,18 @@ def false_claims(servers: Servers) -> Iterator[str]:
 
 def ready_servers(servers: Servers, kind: Kind | None = None) -> list[Obj]:
     """Return the ready pods, of a workload of this kind."""
-    uids = {uid for each in (WORKLOADS if kind is None else (kind,)) for uid, _ in _pods_of(servers, each)}
+    uids = {uid for each in (WORKLOADS if kind is None else (kind,)) for uid in _pods_of(servers, each)}
     return [
         pod for _, pod in servers.objects(POD) if pod["metadata"]["uid"] in uids and accessors.is_true(pod, "Ready")
     ]
 
 
-def _pods_of(servers: Servers, kind: Kind) -> Iterator[tuple[str, str]]:
-    """Yield UID and name of the pods of a workload of a kind, which has one of that kind."""
+def _pods_of(servers: Servers, kind: Kind) -> Iterator[str]:
+    """Yield the UIDs of the pods of a workload of a kind, which has one of that kind."""
     controller = STATEFUL_SET.name if kind == STATEFUL_SET else "ReplicaSet"
     for _, pod in servers.objects(POD):
         if (controller_of(pod) or {}).get("kind") == controller:
-            yield pod["metadata"]["uid"], pod["metadata"]["name"]
+            yield pod["metadata"]["uid"]
 
 
 def _users(servers: Servers, pod: Obj) -> set[str]:
