@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from http import HTTPStatus
@@ -28,6 +30,9 @@ MAX_LINE_BYTES = 2**20
 
 BUFFER_BYTES = 2**14
 """Bytes of a response that are received before they are read. In chunks of one byte, each takes about 100 bytes."""
+
+RECEIVED_BYTES = 2**15
+"""Receive buffer of a connection, which Linux doubles: at most this is parsed at once, also in chunks of one byte."""
 
 MAX_BODY_BYTES, MAX_METRICS_BYTES = 256 * 1024, 2**21
 """Maximum size of a response, and of the metrics; a member list has 3 KiB, and the metrics of a member 200 KiB."""
@@ -165,8 +170,9 @@ class Wire:
             Unreachable: the body has more than `most` bytes.
         """
         found = bytearray()
-        while part := await answer.content.read(most + 1 - len(found)):
+        while part := await answer.content.read(min(BUFFER_BYTES, most + 1 - len(found))):
             found += part
+            await asyncio.sleep(0)  # what has been received is read without a pause, however small its chunks are
             if len(found) > most:
                 raise Unreachable(
                     f"{self.label} answered {path} with a response that is not of etcd: over {most} bytes."
@@ -177,7 +183,9 @@ class Wire:
         if self._session is None:
             trust = verify.trust(self._access.authority, self._access.pair) if self._access.authority else True
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=trust), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+                connector=aiohttp.TCPConnector(ssl=trust, socket_factory=_socket),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
             )
         return self._session
 
@@ -204,6 +212,14 @@ class Wire:
         else:
             return
         raise Unreachable(self.label + why) from None
+
+
+def _socket(address: tuple[int, int, int, str, tuple[Any, ...]]) -> socket.socket:
+    """Return the socket for a connection, whose receive buffer bounds what occupies the event loop at once."""
+    family, kind, protocol, _, _ = address
+    opened = socket.socket(family, kind, protocol)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES)
+    return opened
 
 
 def _json(read: Callable[[Any], Answer]) -> Callable[[bytes], Answer]:

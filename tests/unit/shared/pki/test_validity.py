@@ -200,13 +200,14 @@ _ATTRIBUTE = b"\x30\x06\x06\x01\x2a\x0c\x01A"
         (1, (b"\x31\x08" + _ATTRIBUTE) * 9_000),
         (1, _der(0x31, _ATTRIBUTE * 11_000)),
         (1, _der(0x31, _der(0x30, b"\x06\x01\x2a" + _der(0x0C, b" \xc3\x9f" * 30_000)))),
-        (certs.MAX_CERTIFICATES, (b"\x31\x08" + _ATTRIBUTE) * 24),
-        (certs.MAX_CERTIFICATES, _der(0x31, _ATTRIBUTE * 24)),
+        (2 * certs.MAX_CERTIFICATES, (b"\x31\x08" + _ATTRIBUTE) * certs.MAX_ATTRIBUTES),
+        (2 * certs.MAX_CERTIFICATES, _der(0x31, _ATTRIBUTE * certs.MAX_ATTRIBUTES)),
     ],
+    ids=["empty", "many sets", "one set", "a long text", "bundle of many sets", "bundle of one set each"],
 )
 async def test_hostile_names_of_the_largest_bundle_do_not_occupy_the_operator(count: int, name: bytes) -> None:
     bundle = "".join(f"{number}\n{_hostile(name)}" for number in range(count))
-    assert not certs.excess_of(bundle)
+    assert not certs.excess_of(bundle, 2 * certs.MAX_CERTIFICATES, 2 * certs.MAX_CERTIFICATES_BYTES)
     async with cost.bounded():
         assert len(certs.read(bundle)) == count
 
