@@ -32,9 +32,10 @@ from shared.api.admission import DEFAULT, LIMITS, VALIDATE
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Kind, Obj
 from shared.kubernetes.quantity import parse_quantity
+from shared.runtime.operator import ServedKind
 from shared.status.conditions import READY
 from tests.api.support.replicas import ready
-from tests.api.support.world import REDIS_CLUSTER, World
+from tests.api.support.world import World
 from tests.support.hostile_reviews import COSTLY, MARK, body_of, bombs, paths_of, replaced, sample
 from tests.support.memory_limit import MemoryLimit, memory_limit
 from tests.unit.test_hostile_content import ANY, CERTIFICATES, REDIS_CONF, TARGETS, Target
@@ -167,26 +168,31 @@ def create_hostile(world: World, operator: str) -> dict[str, Kind]:
             spec = spec.replace(f'"{secret}"', f'"{secret}-{number}"')
             data = {key: base64.b64encode(value).decode() for key, value in content.items()}
             world.user_client.create(SECRET, {"metadata": world.metadata(f"{secret}-{number}"), "data": data})
-        created[f"hostile-{number}"] = kind = target.served.resource.kind
-        create(world, kind, f"hostile-{number}", json.loads(spec))
+        created[f"hostile-{number}"] = create(world, target.served, f"hostile-{number}", json.loads(spec))
     if operator == "redis":
+        served = main_kind(operator)
         for number, text in enumerate(REDIS_CONF.values()):
             name = f"configured-{number}"
             world.user_client.create(CONFIG_MAP, {"metadata": world.metadata(name), "data": {"redis.conf": text}})
-            created[name] = REDIS_CLUSTER
-            create(world, REDIS_CLUSTER, name, {"replicas": 6, "pod": [{"configmap": name}]})
+            created[name] = create(world, served, name, {"replicas": 6, "pod": [{"configmap": name}]})
     return created
 
 
-def create(world: World, kind: Kind, name: str, spec: Obj) -> None:
-    body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": world.metadata(name), "spec": spec}
-    world.user_client.create(kind, body)
+def main_kind(operator: str) -> ServedKind:
+    return next(each.kinds[0] for each in installed() if each.name == operator)
+
+
+def create(world: World, served: ServedKind, name: str, spec: Obj) -> Kind:
+    """Create a resource with the defaults of admission, which does not run here; return its kind."""
+    kind = served.resource.kind
+    body: Obj = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": world.metadata(name), "spec": spec}
+    world.user_client.create(kind, served.admission.default(body) if served.admission else body)
+    return kind
 
 
 async def require_reconciled(world: World, operator: str, created: Mapping[str, Kind]) -> None:
     """Require that each hostile resource has a condition, and that another resource gets its Services."""
-    plain = next(target.served.resource.kind for target in TARGETS if target.operator == operator)
-    create(world, plain, "plain", PLAIN[operator])
+    create(world, main_kind(operator), "plain", PLAIN[operator])
     deadline = time.monotonic() + CONDITION_SECONDS
     while True:
         missing = [name for name, kind in created.items() if not accessors.condition(world.get(kind, name), READY)]

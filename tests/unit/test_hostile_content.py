@@ -273,7 +273,7 @@ def _reason(harness: Harness) -> str:
 
 REDIS_CONF: Mapping[str, str] = {
     "128 KiB of a quoted word": '"' + "x" * 128 * 1024,
-    "1 MiB of a quoted word": '"' + "x" * MIB,
+    "1 MiB of a quoted word": '"' + "x" * (MIB - 1),
     "1 MiB of line breaks": "\n" * MIB,
     "60,000 directives": "hz 10\n" * 60_000,
     "8,000 directives of modules": "loadmodule a.so\n" + "".join(f"a.b{number} 1\n" for number in range(8_000)),

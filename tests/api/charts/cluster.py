@@ -47,7 +47,7 @@ class Cluster:
         for crd in self.list("crd", f"--selector={PLATFORM}"):
             self.kubectl("delete", crd["metadata"]["name"], "--all")
             self.kubectl("delete", "crd", crd["metadata"]["name"])
-        kinds = "deployment,statefulset,service,networkpolicy,pod,event,lease,secret"
+        kinds = "deployment,replicaset,statefulset,service,networkpolicy,pod,event,lease,secret"
         self.kubectl("delete", kinds, "--all", "--grace-period=0", "--force")
 
     def await_established(self) -> None:

@@ -18,6 +18,7 @@ from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
 from tests.support import seeds
 from tests.support.memcached.cases import CHANGES
 from tests.unit.memcached.fake_servers import certificate, secret, tls_secret
+from tests.unit.memcached.world import UNPAUSED
 
 pytestmark = pytest.mark.nightly
 
@@ -89,7 +90,7 @@ def test_field_change_equals_creation_and_can_be_reverted(
     assert differ == [], f"{seeds.VARIABLE}={seeds.seed()}"
 
     for leaf, name in names.items():
-        world.change(f"old-{name}", **dict.fromkeys(CHANGES[leaf]) | {"size": 0})
+        world.change(f"old-{name}", **dict.fromkeys(CHANGES[leaf]) | {"size": 0} | UNPAUSED)
     world.eventually(lambda: all(world.is_ready(f"old-{name}") for name in names.values()), seconds=seconds)
     seen = objects(world)
     left = [leaf for leaf, name in names.items() if seen[f"old-{name}"] != seen["untouched"]]

@@ -22,8 +22,8 @@ Position = tuple[str | int, ...]
 REMOVED = object()
 """The value of a field that an edit removes."""
 
-STAYING = ("image", "version")
-"""Leaves whose removal changes nothing: a resource that names no version keeps the one that it runs."""
+STAYING = ("image", "version", "workload")
+"""Leaves whose removal changes nothing: a resource that names no version or workload keeps the one that it has."""
 
 QUANTITIES = ("96Mi", "1Gi", "3Gi", "250m", 2)
 NAMES = ("first", "second")
