@@ -31,6 +31,7 @@ def collected(*arguments: str) -> tuple[int, int, dict[str, int]]:
     return selected, int(counts[2]) - selected, found
 
 
+@pytest.mark.nightly  # collecting all tests takes a minute of CPU time
 @pytest.mark.parametrize("directory", DIRECTORIES.values())
 def test_each_level_adds_tests_and_the_highest_has_all(directory: str) -> None:
     selected, deselected, added = collected(directory, f"--level={Level.WEEKLY}")
@@ -40,7 +41,7 @@ def test_each_level_adds_tests_and_the_highest_has_all(directory: str) -> None:
 
 
 def test_level_selects_its_tests_and_those_of_the_levels_below() -> None:
-    directory = "tests/unit/etcd/simulation"
+    directory = "tests/unit/redis/simulation/test_scaled_by_hand.py"  # has tests of each level
     total = 0
     for level in Level:
         selected, deselected, added = collected(directory, f"--level={level}")

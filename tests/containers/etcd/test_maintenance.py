@@ -176,7 +176,7 @@ async def test_live_data_that_fills_the_quota_is_reported_and_kept(etcd: Etcd) -
         (node,) = made.nodes
         await leader(made.nodes)
         keys = itertools.count()
-        written = 0
+        written = refused = 0
 
         async def fill() -> None:
             nonlocal written
@@ -189,6 +189,7 @@ async def test_live_data_that_fills_the_quota_is_reported_and_kept(etcd: Etcd) -
         for _ in range(10):
             with pytest.raises(NoSpace):
                 await fill()
+            refused += 1
             done: list[str] = []
             for _ in range(5):
                 step = relieve_full_disk(resource, Assessment.of(resource, await observe(made.nodes)), NOW)
@@ -199,7 +200,8 @@ async def test_live_data_that_fills_the_quota_is_reported_and_kept(etcd: Etcd) -
             assert operations == ["compact", "defragment", "disarm"]
         assert step.reason == QUOTA_EXCEEDED
         assert operations in (["compact"], ["compact", "defragment"])
-        assert await count(node) == written
+        # A member also refuses a write that it applied as the first one above the quota (quotaApplierV3.Put of etcd).
+        assert written <= await count(node) <= written + refused
         raised = cluster(1, recorded=range(1), quotaBackendBytes=2 * QUOTA)
         step = relieve_full_disk(raised, Assessment.of(raised, await observe(made.nodes)), NOW)
         assert [each.split()[0] for each in await carry_out(made.nodes, step)] == ["disarm"]

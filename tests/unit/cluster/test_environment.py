@@ -120,7 +120,13 @@ def test_scenarios_obey_the_variable_only_for_the_current_cluster(
     assert given_kubeconfig() == ("/of/the/user" if is_obeyed else str(KUBECONFIG))
 
 
-@pytest.mark.parametrize("tool", ["catalogue_age", "release", "scaffold", "vocabulary"])
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "scaffold",
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in ("catalogue_age", "release", "vocabulary")),
+    ],
+)
 def test_tools_do_not_connect(trap: Trap, tool: str) -> None:
     trap.run(sys.executable, "-m", f"tools.{tool}")
     assert trap.connections == 0

@@ -169,7 +169,7 @@ async def test_deleted_pods_are_healed_and_backed_up_although_the_spec_cannot_be
 
 
 @pytest.mark.parametrize("name", [name for name in OBSTACLES if name != "missing Secret"])
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.nightly)])
 async def test_lost_member_is_replaced_although_the_spec_cannot_be_applied(name: str, number: int) -> None:
     obstacle = OBSTACLES[name]
     run = await _hindered(obstacle)

@@ -97,7 +97,13 @@ def test_operator_causes_no_loss_and_reaches_the_desired_state_after_failures(
     assert before == (world.counts, world.status, world.stateful_set), "nothing changes afterwards"
 
 
-@pytest.mark.parametrize("sizes", [(1, 3, 5, 3, 1), (3, 5, 3, 1), (2, 4, 1), (5, 1, 5)])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (1, 3, 5, 3, 1),
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in ((3, 5, 3, 1), (2, 4, 1), (5, 1, 5))),
+    ],
+)
 def test_size_changes_during_scaling_reach_the_last_size(sizes: tuple[int, ...]) -> None:
     for turns in range(12):
         world = World(size=sizes[0])

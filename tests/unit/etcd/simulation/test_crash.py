@@ -12,8 +12,10 @@ from shared.testing.harness.sweep import sweep
 from tests.support.etcd.outages import OUTAGES, STATUS_LOST
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
 
-OF_EACH_COMMIT = {"create": {"crash after a write", "stale view"}}
-"""Disturbances by scenario that run for each commit."""
+OF_EACH_COMMIT = ("crash after a write", "stale view")
+"""Disturbances of the scenario "create" that run for each commit at one in `COMMIT_SHARE` points; each night at all."""
+
+COMMIT_SHARE = 3
 
 QUICK = {"all events late", "stale view"}
 """Disturbances that run with each scenario each night; the others run each week."""
@@ -61,8 +63,6 @@ OUTAGE_CASES = [
 
 
 def _marks(scenario: Scenario, disturbance: Disturbance) -> tuple[pytest.MarkDecorator, ...]:
-    if str(disturbance) in OF_EACH_COMMIT.get(scenario.name, ()):
-        return ()
     often = OFTEN if scenario.name in SOME else QUICK
     return (pytest.mark.nightly if str(disturbance) in often else pytest.mark.weekly,)
 
@@ -77,6 +77,13 @@ CASES = [
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES
 ]
+
+
+@pytest.mark.parametrize("name", OF_EACH_COMMIT)
+async def test_disturbed_run_ends_like_the_reference_run_at_some_points(name: str, scoreboard: Scoreboard) -> None:
+    [scenario] = [each for each in SCENARIOS if each.name == "create"]
+    [disturbance] = [each for each in DISTURBANCES if each.name == name]
+    scoreboard.require(await sweep(ETCD, scenario, sample(disturbance, COMMIT_SHARE)))
 
 
 @pytest.mark.parametrize(("scenario", "disturbance"), CASES)
@@ -95,5 +102,4 @@ async def test_operator_that_knows_less_does_no_harm_and_recovers(
 
 def test_selected_scenarios_and_disturbances_exist() -> None:
     assert {str(scenario) for scenario in SCENARIOS} >= SELECTED | ENDS_WITHOUT_RECORD.keys() | {COUNTS_ENTRIES}
-    assert {str(disturbance) for disturbance in DISTURBANCES} >= OFTEN.union(*OF_EACH_COMMIT.values())
-    assert OF_EACH_COMMIT.keys() <= SOME
+    assert {str(disturbance) for disturbance in DISTURBANCES} >= OFTEN.union(OF_EACH_COMMIT)

@@ -117,7 +117,7 @@ async def test_authority_that_a_person_replaced_is_introduced_before_it_signs(re
     ],
     ids=("one member", "five members", "auth", "clients without certificates", "3.5"),
 )
-@pytest.mark.parametrize("lost", ["all", "CA and client"])
+@pytest.mark.parametrize("lost", ["all", pytest.param("CA and client", marks=pytest.mark.nightly)])
 async def test_clusters_of_any_kind_are_healed(size: int, spec: Obj, lost: str) -> None:
     play = await running(size, **spec)
     former, etcd = signer_of(play, CA), play.stage.database

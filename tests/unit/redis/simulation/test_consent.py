@@ -131,6 +131,7 @@ async def test_replica_that_started_after_its_primary_ended_takes_over_only_with
     await requires_consent(play, replica)
 
 
+@pytest.mark.nightly
 async def test_replica_that_lost_its_link_long_before_takes_over_only_with_consent() -> None:
     """Clients wrote for ten minutes to its primary, which then lost its volume."""
     play = await begun_once(SUBJECT, ON_VOLUMES)
@@ -274,6 +275,7 @@ async def test_consent_to_older_keys_is_none_to_an_empty_recovery() -> None:
     assert "older" not in status(play)["recovery"]
 
 
+@pytest.mark.nightly
 async def test_consent_to_an_empty_recovery_is_none_to_serve_older_keys_that_come_back() -> None:
     """The directory of the former primary is away, too, when the user gives the keys up; then its pod returns to it."""
     play = await begun_once(SUBJECT, IN_DIRECTORIES)
@@ -297,6 +299,7 @@ async def test_consent_to_an_empty_recovery_is_none_to_serve_older_keys_that_com
     redis.guard.require_resolved(redis)
 
 
+@pytest.mark.nightly
 async def test_confirmed_recovery_ends_although_a_replica_was_never_in_sync_with_the_lost_primary() -> None:
     """A replica rejects CLUSTER FORGET for its primary."""
     play = await begun_once(SUBJECT, ON_VOLUMES)
@@ -366,6 +369,7 @@ async def test_withdrawn_and_repeated_confirmation_carries_out_the_recovery_once
     assert "recovery" not in status(play)
 
 
+@pytest.mark.nightly
 async def test_next_loss_after_a_recovery_is_not_reported_as_a_refused_token() -> None:
     """N8: spec.recovery.confirm still has the token of the recovery that is finished."""
     play = await begun_once(SUBJECT, ON_VOLUMES)

@@ -65,7 +65,9 @@ async def seconds_until_replaced(run: ScenarioRun, number: int) -> float:
     return (run.world.clock() - since) / timedelta(seconds=1)
 
 
-@pytest.mark.parametrize("number", [0, 5], ids=["primary", "replica"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(0, id="primary"), pytest.param(5, id="replica", marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize(
     "given",
     [cluster(6), cluster(6, "9.0.1", repository="valkey/valkey"), in_memory(6), cluster(6, **VOLATILE)],
@@ -108,6 +110,7 @@ async def test_server_that_never_listened_is_killed_earlier(given: ScenarioStep)
     assert await seconds_until_replaced(run, 5) < 60
 
 
+@pytest.mark.nightly
 async def test_server_with_snapshots_is_not_killed_earlier() -> None:
     """The server may be saving writes from before the kubelet first found it ready."""
     run = ScenarioRun(World(REDIS))

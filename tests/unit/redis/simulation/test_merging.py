@@ -60,6 +60,7 @@ async def test_pod_with_the_former_address_of_another_cluster_does_not_join_it()
     run.world.require_safe()
 
 
+@pytest.mark.nightly
 async def test_cluster_of_an_earlier_build_keeps_its_port_and_its_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if its StatefulSet was deleted without its pods."""
     monkeypatch.setattr(bus_port, "PORTS", range(BUS_PORT, BUS_PORT + 1))

@@ -42,7 +42,13 @@ async def restarted(given: ScenarioStep, *, absent: bool) -> FakeRedis:
     return redis
 
 
-@pytest.mark.parametrize("absent", [False, True], ids=["operator runs", "operator is down"])
+ABSENT = (
+    pytest.param(True, id="operator is down"),
+    pytest.param(False, id="operator runs", marks=pytest.mark.nightly),
+)
+
+
+@pytest.mark.parametrize("absent", ABSENT)
 @pytest.mark.parametrize("given", [cluster(6, **VOLATILE), in_memory(6, **VOLATILE)], ids=["volumes", "no volumes"])
 async def test_primary_without_persistence_does_not_resume_empty(given: ScenarioStep, *, absent: bool) -> None:
     """The replicas would copy the empty data set before an election begins."""
@@ -53,7 +59,7 @@ async def test_primary_without_persistence_does_not_resume_empty(given: Scenario
 SNAPSHOTS: Obj = {"config": {"appendonly": "no"}}
 
 
-@pytest.mark.parametrize("absent", [False, True], ids=["operator runs", "operator is down"])
+@pytest.mark.parametrize("absent", ABSENT)
 @pytest.mark.parametrize(
     "given",
     [

@@ -18,7 +18,7 @@ from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster
 
-COMMIT_SHARE, NIGHTLY_SHARE = 16, 5
+COMMIT_SHARE, NIGHTLY_SHARE = 48, 5
 """Points of a scenario for each one that runs at each commit, and each night; those of a scale-in all run each week."""
 
 OF_ALL_SHARE = 60

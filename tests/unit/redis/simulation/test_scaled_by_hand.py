@@ -12,7 +12,7 @@ from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
 from tests.support.redis.scenarios import NAME, REDIS, cluster
 
-COMMIT_SHARE, NIGHTLY_SHARE = 16, 4
+COMMIT_SHARE, NIGHTLY_SHARE = 48, 4
 """Points of a scenario for each one that runs at each commit, and each night; all run each week."""
 
 
