@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from operators.redis.api.directives import NODE_TIMEOUT_MS
@@ -158,7 +159,7 @@ class Observed:
         )
         return not emptied and self.has_data_of(node_id, primary)
 
-    def may_be_outdated(self, node_id: str, primary: str) -> bool:
+    def may_be_outdated(self, node_id: str, primary: str, now: datetime) -> bool:
         """Return whether a replica may lack any number of writes of its lost primary.
 
         It was never connected since it started, and nothing shows what the primary wrote while it did not run. Or the
@@ -168,18 +169,25 @@ class Observed:
         instance = self.reachable.get(node_id)
         if instance is None or instance.report is None:
             return True
-        served = self._last_served(primary)
+        served = self._last_served(primary, now)
         return instance.report.unlinked_seconds > served + max_lag_seconds(instance.report)
 
-    def _last_served(self, primary: str) -> float:
+    def _last_served(self, primary: str, now: datetime) -> float:
         """Return how many seconds ago a lost primary may have served clients last; 0 if that is unknown.
 
         A primary serves them as long as it reaches a majority of the primaries. So it is known if each majority has a
-        reachable node that reports its last answer; a node that started since cannot.
+        reachable node that reports its last answer, and was a primary then: a node that started since cannot report it,
+        and instead of one that was elected since, its own primary may have been of that majority.
         """
         reports = [each.report for each in self.reachable.values() if each.report]
         answered = {report.id: report.answered[primary] for report in reports if primary in report.answered}
-        unknown = [voter for voter in self.view.primaries if voter.id not in answered]  # itself included
+        records = [each.recorded for each in self.recorded.values() if each.recorded]
+        voted = {
+            known.node_id
+            for known in records
+            if known.node_id in answered and known.was_primary(now - timedelta(seconds=answered[known.node_id]))
+        }
+        unknown = {voter.id for voter in self.view.primaries} - voted  # itself included
         return min(answered.values(), default=0.0) if len(unknown) < self.view.majority else 0.0
 
     def lost(self, node_id: str) -> bool:

@@ -373,6 +373,10 @@ class RecordedNode:
         """Id of the primary whose data the node has: of a primary itself; empty for a replica without a record."""
         return self.copy_of if self.role == REPLICA_ROLE else self.node_id
 
+    def was_primary(self, at: datetime) -> bool:
+        """Return whether it was a primary at a time, by the record: it never took over, or that was observed before."""
+        return self.role == PRIMARY_ROLE and (not self.copy_of or (self.since is not None and self.since < at))
+
 
 @dataclass(frozen=True, slots=True)
 class FormingNode:

@@ -97,13 +97,13 @@ class SlotLoss:
         return _names((*self.lost, *self.elsewhere))
 
 
-def loss(resource: RedisCluster, seen: Assessment) -> SlotLoss | None:
+def loss(resource: RedisCluster, seen: Assessment, now: datetime) -> SlotLoss | None:
     """Return the slots that are or may be lost; None if every slot is served, or a present replica can serve it."""
     if not resource.formed:
         return None
     view = seen.view
     returned = _outdated_owners(seen)
-    owners = [*_lost_owners(seen), *returned]
+    owners = [*_lost_owners(seen, now), *returned]
     detached = [node for node in seen.detached.values() if not node.may_be_outdated]
     present = Slots.union(node.slots for node in detached)  # a reachable node has their keys
     served = Slots.union(slots for _, slots in returned.values())
@@ -206,14 +206,14 @@ def _unrecorded(seen: Assessment) -> tuple[Instance, ...]:
     return tuple(instance for instance in seen.instances if instance.report is None and instance.disk)
 
 
-def _lost_owners(seen: Assessment) -> list[str]:
+def _lost_owners(seen: Assessment, now: datetime) -> list[str]:
     """Return the primaries whose data is lost, and that no replica with all of their data can replace."""
     return [
         primary.id
         for primary in seen.lost_primaries
         if not primary.answers
         and not any(
-            seen.may_replace(copy, primary.id) and not seen.may_be_outdated(copy, primary.id)
+            seen.may_replace(copy, primary.id) and not seen.may_be_outdated(copy, primary.id, now)
             for copy in _copies(seen, primary.id) & seen.reachable.keys()
         )
         and not any(node.owner == primary.id and not node.may_be_outdated for node in seen.detached.values())
@@ -241,7 +241,7 @@ def report(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | Non
 
     What has come back, or is served again, is no longer part of it: the consent to its loss has ended.
     """
-    found = loss(resource, seen)
+    found = loss(resource, seen, now)
     if found is None:
         return None
     if found.is_certain:
@@ -279,7 +279,7 @@ def _remaining(seen: Assessment, found: SlotLoss, record: Obj) -> Obj:
 
 def restarts_empty(resource: RedisCluster, seen: Assessment, now: datetime) -> bool:
     """Return whether a user confirmed that a cluster that lost all keys, by evidence, is created again, empty."""
-    found = loss(resource, seen)
+    found = loss(resource, seen, now)
     if found is None or not found.is_total or not found.is_certain:
         return False
     return _is_confirmed(resource, _offer(resource, seen, found, now))
@@ -292,7 +292,7 @@ def _is_confirmed(resource: RedisCluster, offered: Obj) -> bool:
 
 def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Wait for slots whose keys may come back; recover lost slots, empty, once a user confirms it."""
-    found = loss(resource, seen)
+    found = loss(resource, seen, now)
     if found is None:
         return _await_newer_keys(seen)
     if seen.unknown_nodes:  # they may have the keys

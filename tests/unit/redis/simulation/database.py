@@ -57,6 +57,7 @@ class FakeRedis:
         lateness: seconds after which a target executes them; 0 for when it is contacted next.
         refused: settings, as name and value, that servers accept neither live nor when they start.
         partitions: side of a split network that a pod is on, by pod name.
+        cut: pairs of pods that do not reach each other, by their names, while both reach others.
         client: client that writes all the time.
         disks: nodes by the UID of the claim or pod that stores them.
         files: name of the present nodes.conf by the UID of its claim or pod. Without persistence, keys of another
@@ -88,6 +89,7 @@ class FakeRedis:
     lateness: float = 0.0
     refused: set[tuple[str, str]] = field(default_factory=set)
     partitions: dict[str, int] = field(default_factory=dict)
+    cut: set[frozenset[str]] = field(default_factory=set)
     client: Client = field(default_factory=Client)
     disks: dict[str, Node] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -359,6 +361,8 @@ class FakeRedis:
 
     def _connected(self, process: Process, other: Process | None) -> Process | None:
         if other is None or self.partitions.get(process.pod, 0) != self.partitions.get(other.pod, 0):
+            return None
+        if frozenset((process.pod, other.pod)) in self.cut:
             return None
         return other if tls.connects(self, process, other) else None
 

@@ -189,6 +189,31 @@ async def test_replica_takes_over_only_with_consent_if_only_nodes_that_were_cut_
     await requires_consent(play, replica)
 
 
+@pytest.mark.nightly
+async def test_replica_takes_over_only_with_consent_if_a_node_that_knows_no_late_answer_was_elected_since() -> None:
+    """Clients wrote for ten minutes to a primary that reached two of the other four, and no replica.
+
+    Of these two, one restarts. The other one ends, and its replica is elected, which was cut off from the lost primary
+    all the time: it has a vote, but it had none while clients wrote.
+    """
+    play = await begun(SUBJECT, cluster(10))
+    redis = redis_of(play.world)
+    primary, replica = shard_of(redis)
+    (restarted, _), (ended, successor) = shard_of(redis, 1), shard_of(redis, 2)
+    others = {process.pod for process in redis.running} - {primary, restarted, ended}
+    redis.cut = {frozenset((primary, other)) for other in others}
+    await run(play, (later(600),))
+    assert redis.named(primary).serves
+    assert redis.named(successor).linked
+    redis.failing[ended] = "NodeLost"
+    await run(play, (*operator_down(*destroyed([primary]), killed(play, [restarted]), later(30)),))
+    assert redis.named(successor).node.me.slots, "elected after the primary ended"
+    redis.cut.clear()
+    play.begin()
+    await run(play, (resumed(play, ended), later(30), later(30)))
+    await requires_consent(play, replica)
+
+
 async def test_replica_that_lost_its_link_when_its_primary_ended_takes_over_without_consent() -> None:
     """Redis elects it no more after a minute, but two other primaries know since when the lost one served no client."""
     play = await begun_once(SUBJECT, ON_VOLUMES)

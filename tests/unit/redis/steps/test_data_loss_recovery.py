@@ -17,7 +17,22 @@ from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.unit.redis.steps.test_membership_repair import lost
-from tests.unit.redis.world import NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, replica, seen, world
+from tests.unit.redis.world import (
+    JUST_NOW,
+    LONG_AGO,
+    NOW,
+    PLANNER,
+    At,
+    acts,
+    cluster,
+    formed,
+    node_id,
+    of,
+    plan,
+    replica,
+    seen,
+    world,
+)
 
 P0, P1, P2, R0, R1, R2 = formed()
 LOSS = (lost(P0, 0), P1, P2, lost(R0, 3, member=False), R1, R2)
@@ -347,6 +362,29 @@ def test_end_of_a_primary_is_known_if_each_majority_has_a_node_that_reports_its_
     ]
     made = plan(*world(lost(first, 0), *at))
     assert bool(of(made.actions, "FailOver")) == takes_over
+
+
+@pytest.mark.parametrize(
+    ("record", "takes_over"),
+    [
+        ({}, True),
+        ({"copyOf": node_id(7), "lastTransitionTime": LONG_AGO}, True),
+        ({"copyOf": node_id(7), "lastTransitionTime": JUST_NOW}, False),
+        ({"copyOf": node_id(7), "lastTransitionTime": None}, False),
+        ({"copyOf": node_id(7), "primaryId": node_id(7), "role": "replica"}, False),
+    ],
+    ids=["never a replica", "elected before", "elected since", "at an unknown time", "just elected"],
+)
+def test_end_of_a_primary_is_not_known_from_one_that_was_elected_since(record: Obj, *, takes_over: bool) -> None:
+    """A replica lost its link long before. Of its four other primaries one restarted, and the record of one varies."""
+    first, restarted, *others = formed(5)
+    at = [replace(each, answered={0: 100.0}, unlinked_seconds=150.0 if each.of == 0 else 0.0) for each in others]
+    lost_one = (lost(first, 0), restarted, *at)
+    nodes = cluster(*lost_one).obj["status"]["nodes"]
+    nodes[2] |= record
+    made = plan(*world(*lost_one, status={"nodes": nodes}))
+    assert bool(of(made.actions, "FailOver")) == takes_over
+    assert made.verdict.reason == ("TakingOver" if takes_over else "SlotsLost")
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [("5000", 60), ("15000", 160), ("1000", 20), ("", 60)])

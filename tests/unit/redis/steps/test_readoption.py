@@ -16,7 +16,7 @@ from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps import data_loss_recovery
 from tests.unit.redis.steps.test_data_loss_recovery import ON_HOSTS
 from tests.unit.redis.steps.test_membership_repair import lost
-from tests.unit.redis.world import ABSENT, At, acts, address, formed, node_id, of, plan, replica, world
+from tests.unit.redis.world import ABSENT, NOW, At, acts, address, formed, node_id, of, plan, replica, world
 
 P0, P1, P2, R0, R1, R2 = formed()
 ALONE = (replace(P0, up=False, failed=True), P1, P2)
@@ -47,7 +47,7 @@ def test_slots_whose_keys_a_node_has_are_not_reported_as_lost() -> None:
     resource, found = detached(0, *ALONE, replicasPerMaster=0)
     made = plan(resource, found)
     assert "recovery" not in made.status
-    assert data_loss_recovery.loss(resource, Assessment.of(resource, found)) is None
+    assert data_loss_recovery.loss(resource, Assessment.of(resource, found), NOW) is None
     assert made.verdict.reason == "IdentityLost"
     assert Assessment.of(resource, found).node_state(node_id(0, 1)) is NodeState.DETACHED
 
