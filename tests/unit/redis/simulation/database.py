@@ -484,7 +484,7 @@ class FakeRedis:
         node = process.node
         lead = node.lead
         assert lead is not None
-        self.guard.deposed(self, process)
+        self.guard.takes_over(self, process)
         self.done["failovers"] += 1
         node.me.primary, node.me.epoch = "", epoch
         node.me.slots, lead.slots = node.me.slots | lead.slots, 0

@@ -65,6 +65,8 @@ class Guard:
         linked: time at which each replica was last connected to that primary, by node id.
         served: time of the last write that a client got acknowledged, by the id of the node that served it.
         replaced: pod of each node whose disk was replaced while its pod kept its address, by node id.
+        deposed: time at which a replica was elected instead of a running primary, by the id of the primary: it learns
+            that with the next tick, and what clients write to it until then is lost.
     """
 
     violations: list[str] = field(default_factory=list)
@@ -81,6 +83,7 @@ class Guard:
     linked: dict[str, float] = field(default_factory=dict)
     served: dict[str, float] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
+    deposed: dict[str, float] = field(default_factory=dict)
 
     def fail(self, what: str) -> None:
         """Record a violation and raise Unsafe; the record survives callers that catch the exception."""
@@ -107,7 +110,7 @@ class Guard:
         """Extend the budget by what a server does not load from its disk: its user has switched persistence off."""
         self._extend(redis, process.node, had, _candidates(redis, process))
 
-    def deposed(self, redis: FakeRedis, successor: Process) -> None:
+    def takes_over(self, redis: FakeRedis, successor: Process) -> None:
         """Extend the budget by what a primary has that was cut off when its replica was elected."""
         lead, election = successor.node.lead, successor.election
         primary = redis.node(lead.id) if lead else None
@@ -115,6 +118,7 @@ class Guard:
         coordinated = election.caught_up and not election.forced
         if primary is not None and redis.process_of(primary) is not None and not coordinated:
             self._extend(redis, primary, primary.keys, [successor.node])
+            self.deposed[primary.id] = redis.now
 
     def outbid(self, redis: FakeRedis, node: Node) -> None:
         """Extend the budget by what a primary has that loses its slots to a newer claim, after a user's failover."""
@@ -308,12 +312,14 @@ class Guard:
             return
         self.served[process.node.id] = redis.now
         record, number = self.records.get(key), redis.client.count
+        is_lost = self.deposed.get(process.node.id) == redis.now
+        self.lowered |= {key} if is_lost else set()
         if record is None:
-            self.records[key] = Record([Branch(State(number, after, None), number)])
+            self.records[key] = Record([Branch(State(number, after, None), 0 if is_lost else number)])
             return
         for branch in record.branches:
             if state := branch.found(before, redis.now):
-                branch.head, branch.floor = State(number, after, state), number
+                branch.head, branch.floor = State(number, after, state), branch.floor if is_lost else number
                 return
         if redis.owner(slot_of(key), process.node.cluster) != process.node.id:
             return  # replaced while it hung, it serves its older data until its peers contact it

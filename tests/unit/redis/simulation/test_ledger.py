@@ -109,6 +109,18 @@ async def test_writes_of_a_cut_off_primary_may_be_lost(lab: GuardedLab) -> None:
     assert lab.process("c").node.me.primary == lab.id("f")
 
 
+async def test_writes_of_a_primary_that_has_not_heard_of_its_successor_may_be_lost(lab: GuardedLab) -> None:
+    """It is back before the others have forgotten its failure, and its replica is elected."""
+    redis, primary, replica = lab.redis, lab.process("c"), lab.process("f")
+    redis.take_over(replica, replica.node.epoch + 1, "f is elected")
+    assert redis.guard.served[primary.node.id] == redis.now
+    assert primary.node.offset > replica.node.offset
+    await lab.wait(2 * SEEN)
+    assert primary.node.me.primary == replica.node.id
+    redis.guard.require_resolved(redis)
+    assert not redis.violations
+
+
 async def test_copy_of_another_cluster_does_not_keep_what_a_server_without_persistence_had(lab: GuardedLab) -> None:
     """A snapshot of a volume is served by no server of the cluster."""
     redis = lab.redis
