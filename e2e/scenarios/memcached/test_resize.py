@@ -69,4 +69,5 @@ def test_amounts_that_no_node_has_replace_the_servers(kubectl: Kubectl) -> None:
     cache.await_ready(1)
     kubectl.apply(cache.manifest("cache", workload="Deployment", size=1, resources={"requests": {"cpu": "1000"}}))
     until("a pod of the new template", lambda: len(uids(kubectl)) > 1)
-    assert cache.serves() == 1  # the former server runs until a new one is ready
+    served = cache.serves()  # the former server runs until a new one is ready
+    assert served == 1, (cache.status, [pod["status"] for pod in kubectl.items("pods")])
