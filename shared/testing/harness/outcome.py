@@ -17,6 +17,9 @@ from typing import Any, NamedTuple
 from shared.kubernetes.kinds import Kind, Obj
 
 _MASKED = frozenset({"uid", "resourceVersion", "managedFields", "creationTimestamp"})
+_ID = re.compile(r"[0-9a-f]{40}")
+"""Id that a server generates."""
+
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 MAX_DIFFERENCES = 12
 """Maximum number of differences in a report."""
@@ -113,15 +116,16 @@ class Reference:
         """Return the differences from the expected end, one per line.
 
         Args:
-            unstable: fields that may differ, as keys at any depth.
+            unstable: fields that may differ, as keys at any depth; `KIND KEY` for objects of one kind.
         """
         found = self._leaves(outcome)
         lines = [f"{name}: missing" for name in sorted(self._expected.keys() - found.keys())]
         lines += [f"{name}: unexpected" for name in sorted(found.keys() - self._expected.keys())]
         for name in sorted(self._expected.keys() & found.keys()):
             expected, found_fields = self._expected[name], found[name]
+            ignored = {field.removeprefix(f"{name.partition(' ')[0]} ") for field in unstable}
             for path in sorted(expected.keys() | found_fields.keys()):
-                if expected.get(path) != found_fields.get(path) and not {*unstable} & {*path}:
+                if expected.get(path) != found_fields.get(path) and not ignored & {*path}:
                     what = f"{found_fields.get(path, '(none)')!r}, expected {expected.get(path, '(none)')!r}"
                     lines.append(f"{name}: {'.'.join(path)}: {what}")
         return _short(lines)
@@ -182,7 +186,10 @@ class Reference:
 
 
 def _leaves_of(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """Yield the leaves of a JSON value with their paths; list items are identified by type or name if they have one."""
+    """Yield the leaves of a JSON value with their paths.
+
+    List items are identified by type or name, if they have one that is not generated.
+    """
     if isinstance(value, dict) and value:
         for key in sorted(value):
             if key not in _MASKED:
@@ -190,7 +197,7 @@ def _leaves_of(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     elif isinstance(value, list) and value:
         yield (*path, "length"), len(value)
         names = [str(item.get("type") or item.get("name")) if isinstance(item, dict) else "None" for item in value]
-        numbered = "None" in names or len({*names}) < len(names)
+        numbered = "None" in names or len({*names}) < len(names) or any(map(_ID.fullmatch, names))
         for number, item in enumerate(value):
             yield from _leaves_of(item, (*path, f"[{number if numbered else names[number]}]"))
     elif isinstance(value, str) and _TIME.fullmatch(value):

@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import cache, partial
 
 from operators.redis.api.resource import API
-from operators.redis.objects.names import CLUSTER_UID, COPY_OF
+from operators.redis.objects.names import CLUSTER_UID, COPY_OF, PRIMARY
 from operators.redis.operator import clusters
 from operators.redis.security.users import Passwords
 from operators.redis.slots.hash_slots import Slots
@@ -69,6 +69,7 @@ REDIS = Subject(
         "copyOf",
         "copyHasKeys",
         COPY_OF,
+        PRIMARY,
         "slots",
         "shards",
         "nodeId",

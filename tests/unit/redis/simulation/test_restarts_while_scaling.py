@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import pytest
 
+from operators.redis.objects.names import CONFIG_MARK
+from operators.redis.steps.placement import STABLE
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import POD
 from shared.testing.harness.disturbance import Disturbance
 from shared.testing.harness.outage import Outage, disturbance, every, sample
-from shared.testing.harness.scenario import Scenario, Stage
+from shared.testing.harness.scenario import Scenario, Stage, later
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from shared.testing.harness.scoreboard import Scoreboard
 from shared.testing.harness.sweep import sweep
@@ -41,17 +43,26 @@ HOLD = (
     "adopt volumes",
     "change the certificate authority",
     "set a password for the first time",
+    "upgrade",
+    "change settings at runtime",
+    "scale out and in with valkey",
 )
 """Scenarios that end as without a restart, at the points of the sample. The others were not judged yet.
 
-Nodes without volumes lose all data when they restart. Names of jobs (Valkey), and the mark of the settings that a pod
-started with, differ from those of the undisturbed run.
+Nodes without volumes lose all data when they restart.
 """
 
-PODS = ("updatedReplicas",)
-"""Fields of a StatefulSet that count pods by their template: a pod that restarts has the newest one."""
+PODS = ("updatedReplicas", f"Pod {CONFIG_MARK}")
+"""What follows from the template of each pod: one that restarts has the newest.
 
-RESTARTED: Disturbance = disturbance("all pods restart", Outage(_restart_all, every()), unstable=PODS)
+A StatefulSet counts the pods that have it. And a pod keeps the mark of the settings that its server started with, if it
+reports what it has applied since.
+"""
+
+SPREAD = later(STABLE.total_seconds())
+"""Primaries may share a host after the restart: the operator waits before it spreads them."""
+
+RESTARTED: Disturbance = disturbance("all pods restart", Outage(_restart_all, every(), SPREAD.act), unstable=PODS)
 
 SCALE_IN = (
     Scenario("scale in by a replica", (cluster(6),), given=(cluster(7),), exact_counts=False),

@@ -187,7 +187,10 @@ def test_unstable_fields_times_and_uids_are_masked() -> None:
         "ConfigMap cache: names.length: 1, expected 2",
         "ConfigMap cache: size: 2, expected 1",
     ]
-    assert not reference.differences(outcome(at="2027-01-01T00:00:00Z", names=["", ""], size=2), unstable=["size"])
+    changed = outcome(at="2027-01-01T00:00:00Z", names=["", ""], size=2)
+    assert not reference.differences(changed, unstable=["size"])
+    assert not reference.differences(changed, unstable=["ConfigMap size"])
+    assert reference.differences(changed, unstable=["Pod size"])
 
 
 def test_list_items_are_identified_by_type_or_name() -> None:
@@ -196,6 +199,15 @@ def test_list_items_are_identified_by_type_or_name() -> None:
     assert not reference.differences(outcome(conditions=[stalled, ready]))
     found = reference.differences(outcome(conditions=[ready, stalled | {"status": "True"}]))
     assert found == ["ConfigMap cache: conditions.[Stalled].status: 'True', expected 'False'"]
+
+
+def test_list_items_with_generated_names_are_counted() -> None:
+    def jobs(*names: str) -> Outcome:
+        return outcome(jobs=[{"name": name * 40, "state": "done"} for name in names])
+
+    reference = Reference(jobs("a", "b"), jobs("c", "d"))
+    assert not reference.differences(jobs("e", "f"))
+    assert reference.differences(jobs("e"))[-1] == "ConfigMap cache: jobs.length: 1, expected 2"
 
 
 async def test_scoreboard_counts_runs_and_raises_on_failures() -> None:
