@@ -42,7 +42,7 @@ def pod(template: str) -> Obj:
 
 
 @pytest.mark.parametrize("left", [(FORMER, NEW), (FORMER,), (NEW,), ()], ids=["both", "former", "new", "none"])
-async def test_pod_that_was_a_server_once_stays_one_whatever_is_found_later(left: tuple[str, ...]) -> None:
+async def test_pod_that_was_a_server_once_stays_one_if_no_replica_set_is_found(left: tuple[str, ...]) -> None:
     """So in a rolling update, the former servers are listed as long as they are ready."""
     found, replica_sets = Found(FORMER), ReplicaSets()
     kube = cast("Kube", found)

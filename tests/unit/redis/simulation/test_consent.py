@@ -194,7 +194,7 @@ async def test_replica_takes_over_only_with_consent_if_a_node_that_knows_no_late
     """Clients wrote for ten minutes to a primary that reached two of the other four, and no replica.
 
     Of these two, one restarts. The other one ends, and its replica is elected, which was cut off from the lost primary
-    all the time: it has a vote, but it had none while clients wrote.
+    all the time. That replica has a vote now, but it had none while clients wrote.
     """
     play = await begun(SUBJECT, cluster(10))
     redis = redis_of(play.world)

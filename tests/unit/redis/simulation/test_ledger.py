@@ -109,8 +109,8 @@ async def test_writes_of_a_cut_off_primary_may_be_lost(lab: GuardedLab) -> None:
     assert lab.process("c").node.me.primary == lab.id("f")
 
 
-async def test_writes_of_a_primary_that_has_not_heard_of_its_successor_may_be_lost(lab: GuardedLab) -> None:
-    """It is back before the others have forgotten its failure, and its replica is elected."""
+async def test_writes_of_a_primary_that_does_not_know_its_successor_yet_may_be_lost(lab: GuardedLab) -> None:
+    """A primary is back before the others have forgotten its failure, and its replica is elected."""
     redis, primary, replica = lab.redis, lab.process("c"), lab.process("f")
     redis.take_over(replica, replica.node.epoch + 1, "f is elected")
     assert redis.guard.served[primary.node.id] == redis.now

@@ -53,10 +53,10 @@ Nodes without volumes lose all data when they restart.
 """
 
 PODS = ("updatedReplicas", f"Pod {CONFIG_MARK}")
-"""What follows from the template of each pod: one that restarts has the newest.
+"""Fields that follow from the template of each pod: a pod that restarts has the newest one.
 
-A StatefulSet counts the pods that have it. And a pod keeps the mark of the settings that its server started with, if it
-reports what it has applied since.
+A StatefulSet counts the pods that have it. And a pod keeps the mark of the settings that its server started with, if
+the server reports those that it has applied since.
 """
 
 SPREAD = later(STABLE.total_seconds())
