@@ -27,7 +27,7 @@ After each step the operator, Kubernetes' controllers and the garbage collector 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -99,6 +99,18 @@ class Watching(Protocol):
     """
 
     objects: Callable[[Kind], list[tuple[Kind, Obj]]]
+
+
+@runtime_checkable
+class Judging(Protocol):
+    """A database that knows whether what the operator reports is true."""
+
+    def judge(self, objects: Sequence[tuple[Kind, Obj]]) -> None:
+        """Judge the resources among all objects: called whenever operator and workloads have settled.
+
+        Raises:
+            Unsafe: a status claims what is not true, or an object has not the owners that it must have.
+        """
 
 
 class NoDatabase:

@@ -18,6 +18,7 @@ from shared.testing.harness.harness import NAMESPACE, NOT_SETTLED, NOW, TURNS, H
 from shared.testing.harness.outcome import ObjectName, Operation, Outcome
 from shared.testing.harness.scenario import (
     Clock,
+    Judging,
     ScenarioStep,
     Simulated,
     Stage,
@@ -87,6 +88,15 @@ class World:
         """
         if self._simulated is not None and self._simulated.violations:
             raise Unsafe("; ".join(self._simulated.violations[:3]))
+
+    def judge(self) -> None:
+        """Judge what the operator reports, which is at rest.
+
+        Raises:
+            Unsafe: some of it is not true.
+        """
+        if isinstance(self.database, Judging):
+            self.database.judge(self.server.objects())
 
     def start_counting(self) -> None:
         """Exclude everything up to now from the counts."""
@@ -252,6 +262,8 @@ class ScenarioRun:
         if self.operator is None:
             self.world.settle_workloads()
             self.world.require_safe()
+        elif not self.operator.broken_watches:
+            self.world.judge()
 
     async def _turn(self, turns: int) -> bool:
         """Let operator and workloads take a number of turns, also after a crash; return whether they settled."""

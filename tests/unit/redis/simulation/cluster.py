@@ -319,4 +319,7 @@ _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "MIGRATESLOTS": atomic_migration.migrate_slots,
     "GETSLOTMIGRATIONS": atomic_migration.migrations,
     "CANCELSLOTMIGRATIONS": atomic_migration.cancel,
+    "MIGRATION IMPORT": atomic_migration.import_slots,
+    "MIGRATION STATUS": atomic_migration.tasks,
+    "MIGRATION CANCEL": atomic_migration.cancel_tasks,
 }

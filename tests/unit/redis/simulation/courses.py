@@ -1,8 +1,8 @@
 """Random courses: changes, faults, losses, consents and other tenants in any order, judged after each step.
 
 A course is drawn from its number. It begins with a cluster that is Ready, and ends when all faults are over and users
-have decided what the status requires. Three judges watch it: the guard (`guard`) every operation and every key,
-`judge_status` what the resource reports, `judge_owners` what is deleted with the resource.
+have decided what the status requires. The guard (`guard`) watches every operation and every key, and judges (`judges`)
+what the operator reports whenever it has settled.
 
     python -m tests.unit.redis.simulation.courses --first 1 --count 1000
 
@@ -23,7 +23,7 @@ from typing import Any
 from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import AlreadyExists, NotFound
-from shared.kubernetes.kinds import EVENT, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.status import conditions
 from shared.testing.harness.reference_run import panics
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, create, later, limit_turns
@@ -31,7 +31,7 @@ from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support import course_runner
 from tests.support.redis.scenarios import NAME, NEW, OLD, OTHER, recovery_confirmed
 from tests.unit.redis.simulation import atomic_migration
-from tests.unit.redis.simulation.client import Entry
+from tests.unit.redis.simulation.client import KEYS, Entry
 from tests.unit.redis.simulation.database import FakeRedis
 from tests.unit.redis.simulation.losses import (
     DAY,
@@ -45,7 +45,7 @@ from tests.unit.redis.simulation.losses import (
     withdrawn,
 )
 from tests.unit.redis.simulation.moving_slots import redis_of
-from tests.unit.redis.simulation.node import ALL, slot_of
+from tests.unit.redis.simulation.node import slot_of
 from tests.unit.redis.simulation.process import Process
 
 STEPS = 10
@@ -53,8 +53,12 @@ STEPS = 10
 
 MAX_PODS = 9
 
-VOLATILE: Obj = {"appendonly": "no", "save": ""}
-"""Settings without persistence."""
+PERSISTENCE: dict[str, Obj] = {
+    "log": {},
+    "nothing": {"appendonly": "no", "save": ""},
+    "snapshots": {"appendonly": "no", "save": "3600 1"},
+}
+"""Settings by what a node keeps on its disk."""
 
 UNDECIDED = frozenset(
     {"SlotsLost", "SlotsUnserved", "DataAway", "TokenRefused", "NodeNotEmpty", "IdentityLost", "RedisUnreachable"}
@@ -80,12 +84,21 @@ TENANTS = (
     *("resize", "resize", "interrupt", "restart_all", "kill", "hang", "recover", "cut"),
     *("lose", "lose", "confirm", "hide", "show", "go_down", "come_up", "pause", "pause"),
 )
-THEMES = {
-    "losses": LOSSES,
-    "changes": CHANGES,
-    "tenants": TENANTS,
-    "everything": (*LOSSES, *CHANGES, *TENANTS),
-}
+EVERYTHING = (*LOSSES, *CHANGES, *TENANTS)
+DRAWN = {"losses": LOSSES, "changes": CHANGES, "tenants": TENANTS, "everything": EVERYTHING}
+"""Themes from which the number of a course draws one. It would draw another one if there were more."""
+
+THEMES = {**DRAWN, "variants": (*EVERYTHING, *("migrate_slots",) * 5, *("save", "persist", "fail_over") * 2)}
+
+VERSIONS = {"redis": (OLD, NEW), "valkey": ("9.0.1", "9.0.1")}
+"""Version of a cluster at its beginning and after an upgrade, by engine."""
+
+VARIANTS = (
+    ("redis", ("8.4.6", "8.6.7"), 1),
+    ("redis", ("8.2.9", "8.4.6"), 1),
+    ("valkey", ("9.0.1", "9.1.0"), 16),
+)
+"""Engine, these versions, and databases of the clusters of the theme `variants`."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +108,20 @@ class Kind:
     Attributes:
         storage: where the data is: directories of the Kubernetes nodes (`hosts`), volumes, or the pods.
         copies: replicas of each primary.
-        tenants: whether another tenant has a RedisCluster next to it.
+        tenants: whether another tenant has a RedisCluster next to it, with `foreign_copies` replicas of each primary.
+        versions: its version at the beginning, and after an upgrade.
+        databases: databases of a node. Admission refuses several: nodes have had them since an earlier release.
+        snapshots: whether nodes keep snapshots at the beginning, and no log of writes.
     """
 
     storage: str
     copies: int
     engine: str
     tenants: bool
+    foreign_copies: int = 0
+    versions: tuple[str, str] = (OLD, NEW)
+    databases: int = 1
+    snapshots: bool = False
 
     @property
     def least(self) -> int:
@@ -109,7 +129,14 @@ class Kind:
         return 3 * (1 + self.copies)
 
     def __str__(self) -> str:
-        return f"{self.engine} on {self.storage}, {self.copies} copies{', tenants' if self.tenants else ''}"
+        return ", ".join(
+            [
+                f"{self.engine} {self.versions[0]} on {self.storage}, {self.copies} copies",
+                *([f"tenants with {self.foreign_copies} copies"] if self.tenants else ()),
+                *([f"{self.databases} databases"] if self.databases > 1 else ()),
+                *(["snapshots"] if self.snapshots else ()),
+            ]
+        )
 
 
 @dataclass
@@ -118,11 +145,18 @@ class Desired:
 
     kind: Kind
     replicas: int
-    version: str = OLD
-    persists: bool = True
+    is_upgraded: bool = False
+    persistence: str = ""
     on_delete: bool = False
     retains: bool = True
     keeps: bool = False
+
+    def __post_init__(self) -> None:
+        self.persistence = self.persistence or ("snapshots" if self.kind.snapshots else "log")
+
+    @property
+    def version(self) -> str:
+        return self.kind.versions[self.is_upgraded]
 
     def step(self) -> ScenarioStep:
         """Apply the spec."""
@@ -132,8 +166,8 @@ class Desired:
             pod |= ON_HOSTS["pod"][0]
         elif self.kind.storage == "volumes":
             spec["storage"] = {"size": "1Gi"} if self.retains else {"size": "1Gi", "retain": False}
-        if not self.persists:
-            spec["config"] = VOLATILE
+        if config := PERSISTENCE[self.persistence]:
+            spec["config"] = config
         if self.on_delete:
             pod |= {"updateStrategy": {"type": "OnDelete"}}
         if pod:
@@ -142,56 +176,38 @@ class Desired:
             spec["finalizers"] = ""
         if self.kind.engine == "valkey":
             spec["repository"] = "valkey/valkey"
-        version = "9.0.1" if self.kind.engine == "valkey" else self.version
-        return apply(NAME, replicas=self.replicas, version=version, **spec)
+        return apply(NAME, replicas=self.replicas, version=self.version, **spec)
 
 
 _begun: dict[Kind, World] = {}
-_owners: dict[tuple[Kind, bool, bool], dict[tuple[str, str], frozenset[tuple[str, str]]]] = {}
 
 
 async def world_of(kind: Kind) -> World:
     """Return a world in which the cluster is Ready and clients have written; built once."""
     if kind not in _begun:
-        _begun[kind] = await _built(Desired(kind, kind.least), tenants=kind.tenants)
+        _begun[kind] = await _built(kind)
     return _begun[kind].fork()
 
 
-async def _built(desired: Desired, *, tenants: bool = False) -> World:
+async def _built(kind: Kind) -> World:
     play = ScenarioRun(World(SUBJECT))
     redis = redis_of(play.world)
-    redis.tidy = True
-    await play.step(desired.step())
+    redis.tidy, redis.databases = True, kind.databases
+    await play.step(Desired(kind, kind.least).step())
+    if kind.databases > 1:
+        redis.client.add(tuple(b"\0\3%s" % key for key in KEYS), ())
     await play.wait(5, times=2)
-    if tenants:
-        await play.step(apply(OTHER, replicas=3, version=OLD, replicasPerMaster=0, storage={"size": "1Gi"}))
+    if kind.tenants:
+        copies = kind.foreign_copies
+        spec = {"replicasPerMaster": copies, "storage": {"size": "1Gi"}}
+        await play.step(apply(OTHER, replicas=3 * (1 + copies), version=OLD, **spec))
         for process in redis.running:
-            if process.cluster == OTHER:
+            if process.cluster == OTHER and process.node.me.slots:
                 process.node.keys[FOREIGN] = Entry(0, text=process.node.id.encode())
                 process.node.offset += 1
     await play.settle()
     play.end()
     return play.world
-
-
-def owners(world: World) -> dict[tuple[str, str], frozenset[tuple[str, str]]]:
-    """Return the owners of the objects of the cluster, by kind and name without numbers."""
-    return {
-        (kind.name, re.sub(r"\d+", "N", obj["metadata"]["name"])): frozenset(
-            (owner["kind"], owner["name"]) for owner in obj["metadata"].get("ownerReferences") or ()
-        )
-        for kind, obj in world.server.objects()
-        if kind != EVENT and (obj["metadata"].get("labels") or {}).get("app.kubernetes.io/instance") == NAME
-    }
-
-
-async def fresh_owners(desired: Desired) -> dict[tuple[str, str], frozenset[tuple[str, str]]]:
-    """Return the owners of the objects of a fresh resource with this spec."""
-    key = replace(desired.kind, tenants=False), desired.retains, desired.keeps
-    if key not in _owners:
-        fresh = Desired(key[0], desired.kind.least, retains=desired.retains, keeps=desired.keeps)
-        _owners[key] = owners(await _built(fresh))
-    return _owners[key]
 
 
 class Course:
@@ -205,11 +221,15 @@ class Course:
     def __init__(self, number: int, theme: str = "") -> None:
         self.number = number
         self.chance = chance = Random(number)
-        self.theme = theme or chance.choice(tuple(THEMES))
+        self.theme = theme or chance.choice(tuple(DRAWN))
         storage = chance.choice(("hosts", "hosts", "volumes", "pods") if self.theme == "losses" else _STORAGE)
         engine = "redis" if self.theme == "losses" else chance.choice(("redis", "redis", "valkey"))
         tenants = self.theme in ("tenants", "everything")
-        self.kind = Kind(storage, chance.choice((0, 1, 1, 1)), engine, tenants)
+        self.kind = Kind(storage, chance.choice((0, 1, 1, 1)), engine, tenants, versions=VERSIONS[engine])
+        if self.theme == "variants":
+            engine, versions, databases = chance.choice(VARIANTS)
+            tenants, saves = chance.random() < 0.5, chance.random() < 0.5
+            self.kind = Kind(storage, self.kind.copies, engine, tenants, int(tenants), versions, databases, saves)
         self.desired = Desired(self.kind, self.kind.least)
         self.text: list[str] = []
         self.steps = 0
@@ -265,16 +285,7 @@ class Course:
             if step.turns is None:
                 for pod, host in hosts(self.play.stage).items():
                     self.home.setdefault(pod, host)
-                await self.judge()
-
-    async def judge(self) -> None:
-        assert panics() == self.panics, "a reconcile raised an unexpected exception"
-        if self.play.operator is None:
-            return
-        judge_status(self.redis, self.mine)
-        if self.ready["status"] == "True":
-            expected, found = await fresh_owners(self.desired), owners(self.play.world)
-            judge_owners({key: value for key, value in found.items() if key in expected}, expected)
+                assert panics() == self.panics, "a reconcile raised an unexpected exception"
 
     async def event(self) -> None:
         await getattr(self, f"_{self.chance.choice(THEMES[self.theme])}")()
@@ -372,11 +383,12 @@ class Course:
         return self.desired.step()
 
     def _upgraded(self) -> ScenarioStep:
-        self.desired.version = NEW
+        self.desired.is_upgraded = True
         return self.desired.step()
 
     def _persisted(self) -> ScenarioStep:
-        self.desired.persists = not self.desired.persists
+        left = PERSISTENCE.keys() - {self.desired.persistence, *(() if self.kind.snapshots else ("snapshots",))}
+        self.desired.persistence = self.chance.choice(sorted(left)) if len(left) > 1 else left.pop()
         return self.desired.step()
 
     def _deleted_by_hand(self) -> ScenarioStep:
@@ -461,9 +473,9 @@ class Course:
         await self.go(to_redis(f"the user opens slot {slot} of {source.pod} for {target.pod}", act))
 
     async def _migrate_slots(self) -> None:
-        """Let a user move slots with Valkey's own command, or cancel what moves."""
+        """Let a user move slots with the servers' own command, or cancel what moves."""
         primaries = self.primaries
-        if self.kind.engine != "valkey" or len(primaries) < 2:
+        if len(primaries) < 2 or not (self.kind.engine == "valkey" or any(each.imports_slots for each in primaries)):
             return
         source, target = self.chance.sample(primaries, 2)
         first = next(iter(Slots(source.node.me.slots)))
@@ -472,7 +484,11 @@ class Course:
         def act(redis: FakeRedis) -> None:
             words = [b"SLOTSRANGE", b"%d" % first, b"%d" % first, b"NODE", target.node.id.encode()]
             with suppress(Exception):  # refused: the slot moves already
-                if cancels:
+                if self.kind.engine == "redis" and cancels:
+                    atomic_migration.cancel_tasks(redis, target, [b"CANCEL", b"ALL"])
+                elif self.kind.engine == "redis":
+                    atomic_migration.import_slots(redis, target, words[:3])
+                elif cancels:
                     atomic_migration.cancel(redis, source, [])
                 else:
                     atomic_migration.migrate_slots(redis, source, words)
@@ -492,6 +508,17 @@ class Course:
                     redis.stop(process, "killed")
 
         await self.go(to_redis(f"the containers of {', '.join(pods)} restart", act))
+
+    async def _save(self) -> None:
+        """Let pods save a snapshot, as their save points do."""
+        pods = self.some()
+
+        def act(_: FakeRedis) -> None:
+            for process in self.servers:
+                if process.pod in pods and process.saves:
+                    process.node.save()
+
+        await self.go(to_redis(f"{', '.join(pods)} save a snapshot", act))
 
     async def _hang(self) -> None:
         pod = self.chance.choice(self.pods or [""])
@@ -555,9 +582,12 @@ class Course:
             is_hostile: whether that server accepts any password; None to draw it.
         """
         replicas = [process for process in self.servers if process.node.me.primary]
-        foreign = [process for process in self.redis.running if process.cluster == OTHER and process.node.me.slots]
+        theirs = [process for process in self.redis.running if process.cluster == OTHER]
+        foreign = [process for process in theirs if process.node.me.slots]
         if not replicas or not foreign:
             return
+        if is_hostile is None and len(foreign) < len(theirs) and self.primaries and self.chance.random() < 0.5:
+            replicas, foreign = [each for each in theirs if each.node.me.primary], self.primaries
         replica, other = self.chance.choice(replicas), self.chance.choice(foreign)
         accepts = self.chance.random() < 0.5 if is_hostile is None else is_hostile
 
@@ -647,8 +677,7 @@ class Course:
         assert len(owning) == max(3, primaries), shape
         assert max(owning) - min(owning) <= 1, shape
         assert shape["open slots"] == 0, shape
-        if self.kind.engine == "redis":
-            assert {process.version for process in self.servers} == {self.desired.version}
+        assert {process.version for process in self.servers} == {self.desired.version}
         if self.kind.tenants:
             for process in self.redis.running:
                 if process.cluster == OTHER and process.node.me.slots:
@@ -666,61 +695,6 @@ _ADVICE = re.compile(r", but ([a-z0-9, -]+) may have keys: .*delete the volume c
 """The message that advises to give up the data of some nodes, with their names."""
 
 _STORAGE = ("hosts", "volumes", "volumes", "volumes", "pods")
-
-
-def judge_status(redis: FakeRedis, found: Obj) -> None:
-    """Judge a status as data: each value must be true of the servers.
-
-    Raises:
-        AssertionError: a value is not true.
-    """
-    status = found.get("status") or {}
-    known = {each["type"]: each for each in status.get("conditions") or ()}
-    servers = {process.pod: process for process in redis.running if process.cluster == NAME}
-    hides = redis.cut_off or bool(redis.hidden & servers.keys())
-    if known.get("Available", {}).get("status") == "True" and not hides:
-        serving = 0
-        for process in servers.values():
-            serving |= process.node.me.slots if process.serves and not process.node.me.primary else 0
-        assert serving == ALL, f"Available is True, though no server serves slots {Slots(ALL & ~serving)}"
-    if known.get("Ready", {}).get("status") != "True":
-        return
-    assert not hides, f"Ready is True, though the operator does not reach {', '.join(sorted(redis.hidden))}"
-    owned = redis.owners(NAME)
-    nodes = {entry["name"]: entry for entry in status["nodes"]}
-    assert len(nodes) == found["spec"]["replicas"], f"Ready is True with nodes {sorted(nodes)}"
-    assert nodes.keys() == servers.keys(), f"Ready is True with nodes {sorted(nodes)}, and servers {sorted(servers)}"
-    assert status["readyReplicas"] == found["spec"]["replicas"], f"readyReplicas {status['readyReplicas']}"
-    for name, entry in nodes.items():
-        process = servers[name]
-        node = process.node
-        assert entry["nodeId"] == node.id, f"status.nodes of {name} has another node id"
-        assert entry["address"] == f"{process.address}:{process.port}", f"status.nodes of {name}: {entry['address']}"
-        assert process.disk.endswith(entry["disk"]), f"status.nodes of {name} has disk {entry['disk']}"
-        assert Slots.parse(entry.get("slots") or "").mask == owned.get(node.id, 0), f"status.nodes of {name}: slots"
-        assert (entry["role"] in ("slave", "replica")) == bool(node.me.primary), f"{name} is no {entry['role']}"
-        if not node.me.primary:
-            continue
-        end = redis.at(*process.source)
-        assert entry.get("primaryId") == node.me.primary, f"status.nodes of {name} has another primary"
-        assert end is not None, f"Ready is True, though {name} is connected to {process.source}, where no server is"
-        assert end.node.id == node.me.primary, f"Ready is True, though {name} is connected to {end.pod}"
-        assert process.linked, f"Ready is True, though {name} is not synced"
-        assert entry.get("copyOf") == node.me.primary, f"status.nodes of {name}: copyOf {entry.get('copyOf')}"
-    missing = ALL
-    for mask in owned.values():
-        missing &= ~mask
-    assert not missing, f"Ready is True, though no node owns slots {Slots(missing)}"
-
-
-def judge_owners(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
-    """Judge the owners of the objects, which decide what is deleted with the resource.
-
-    Raises:
-        AssertionError: the owners are not those of the objects of a fresh resource.
-    """
-    for key, those in found.items():
-        assert those == expected[key], f"{' '.join(key)} has owners {set(those)}, a fresh one {set(expected[key])}"
 
 
 def to_redis(text: str, act: Callable[[FakeRedis], object]) -> ScenarioStep:

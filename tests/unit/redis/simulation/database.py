@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from operators.redis.api.resource import API
 from operators.redis.client.server import PORT, Connect
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Kind, Obj
+from shared.status import conditions
 from shared.testing.api_server.requests import TargetedRequest
 from shared.testing.harness.harness import NOW
 from shared.testing.harness.scenario import Clock
@@ -27,6 +30,7 @@ from tests.unit.redis.simulation.client import Client, Entry
 from tests.unit.redis.simulation.command_line import Command, command
 from tests.unit.redis.simulation.election import tick
 from tests.unit.redis.simulation.guard import Guard
+from tests.unit.redis.simulation.judges import judge_owners, judge_status
 from tests.unit.redis.simulation.node import ALL, NOADDR, Known, Node, fake_id, slot_of
 from tests.unit.redis.simulation.process import Election, Process
 
@@ -55,6 +59,7 @@ class FakeRedis:
         stalled: pods that execute the next MIGRATE only after its timeout.
         late: commands of such a MIGRATE.
         lateness: seconds after which a target executes them; 0 for when it is contacted next.
+        databases: databases of each Valkey server.
         refused: settings, as name and value, that servers accept neither live nor when they start.
         partitions: side of a split network that a pod is on, by pod name.
         cut: pairs of pods that do not reach each other, by their names, while both reach others.
@@ -87,6 +92,7 @@ class FakeRedis:
     stalled: set[str] = field(default_factory=set)
     late: list[data.Late] = field(default_factory=list)
     lateness: float = 0.0
+    databases: int = 1
     refused: set[tuple[str, str]] = field(default_factory=set)
     partitions: dict[str, int] = field(default_factory=dict)
     cut: set[frozenset[str]] = field(default_factory=set)
@@ -125,6 +131,18 @@ class FakeRedis:
         """Check a write that the operator made to the API server."""
         self.advance()
         self.guard.check_write(self, target, live)
+
+    def judge(self, objects: Sequence[tuple[Kind, Obj]]) -> None:
+        """Judge the status of each cluster, and the owners of the objects of one that is ready."""
+        for kind, found in () if self.guard.disabled else objects:
+            if kind != API.kind or "deletionTimestamp" in found["metadata"]:
+                continue
+            try:
+                judge_status(self, found)
+                if accessors.is_true(found, conditions.READY):
+                    judge_owners(found, objects)
+            except AssertionError as error:
+                self.guard.fail(f"{found['metadata']['name']}: {error}")
 
     def _shape(self, cluster: str) -> Obj:
         nodes = [process.node for process in self.running if process.cluster == cluster]
@@ -190,6 +208,8 @@ class FakeRedis:
             node.known[node.id] = Known(node.id, address)
         process = Process(uid, name, address, start.disk, node, start.engine, start.version, began=self.now)
         process.settings, process.passwords, process.files = dict(start.settings), set(start.passwords), start.files
+        if self.databases > 1 and start.engine == "valkey":
+            process.settings["cluster-databases"] = str(self.databases)
         process.tls = tls.loaded(process.settings, process.files) if start.tls else None
         process.users = {name: set(passwords) for name, passwords in start.users.items()}
         process.run_id = fake_id("run", uid, self.begun)

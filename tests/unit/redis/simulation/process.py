@@ -43,9 +43,10 @@ class Election:
 
 @dataclass(slots=True)
 class Migration:
-    """Job of CLUSTER MIGRATESLOTS, as the source knows it."""
+    """Job of CLUSTER MIGRATESLOTS, as the source knows it, or of CLUSTER MIGRATION IMPORT, as the target knows it."""
 
     name: str
+    source: str
     slots: int = field(repr=False)
     target: str
     state: str = "migrating"
@@ -53,6 +54,7 @@ class Migration:
     begun: float = 0.0
     polls: int = 0
     updated: float = 0.0
+    retries: int = 0
 
 
 @dataclass(slots=True)
@@ -147,6 +149,11 @@ class Process:
     def replicates_slots(self) -> bool:
         """Whether MIGRATING and IMPORTING are replicated (Valkey 8, clusterCommandSetSlot)."""
         return self.engine == "valkey" and int(self.version.partition(".")[0]) >= 8
+
+    @property
+    def imports_slots(self) -> bool:
+        """Whether it has CLUSTER MIGRATION, and counts only keys of slots that it owns or imports (Redis 8.4)."""
+        return self.engine == "redis" and tuple(map(int, self.version.split(".")[:2])) >= (8, 4)
 
     @property
     def marks_unclaimed(self) -> bool:

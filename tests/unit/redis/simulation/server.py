@@ -41,12 +41,13 @@ _CLUSTER_READS = (
     "COUNTKEYSINSLOT",
     "GETKEYSINSLOT",
     "GETSLOTMIGRATIONS",
+    "MIGRATION STATUS",
 )
 
 READS = frozenset(
     {"PING", "INFO", "DBSIZE", "CONFIG GET", "ACL LIST", "ACL WHOAMI", "ACL GETUSER", "ROLE", "GET", "EXISTS", "TYPE"}
     | {"ASKING", "READONLY", "WAIT", "DUMP", "MEMORY USAGE", "FUNCTION LIST", "FUNCTION RESTORE"}
-    | {"CLIENT LIST", "CLIENT KILL", "SELECT", "TIME"}
+    | {"CLIENT LIST", "CLIENT KILL", "SELECT", "TIME", "MULTI", "EXEC"}
     | {f"CLUSTER {word}" for word in _CLUSTER_READS}
 )
 """Commands that change nothing."""
@@ -93,7 +94,12 @@ class FakeServer:
         self._counts = None
         try:
             self._redis.batch += 1
-            answers = [self._answer(process, name, words) for name, words in batch]
+            answers: list[Any] = []
+            for name, words in batch:
+                if name == "EXEC":
+                    answers.append(answers[max(at for at, (each, _) in enumerate(batch) if each == "MULTI") + 1 :])
+                else:
+                    answers.append(self._answer(process, name, words))
             data.arrive(self._redis, process)
         except Crash as crash:
             self._life.crash = crash
@@ -187,6 +193,8 @@ class FakeServer:
 
     def _count(self, process: Process, slot: int) -> int:
         """Return the number of keys of a slot: an inspection counts those of thousands of slots, one by one."""
+        if process.imports_slots and not process.node.me.slots >> slot & 1 and slot not in process.node.importing:
+            return 0  # clusterCanAccessKeysInSlot in cluster.c of Redis 8.4
         if self._counts is None:
             self._counts = Counter((slot_of(key), database_of(key)) for key in process.node.keys)
         return self._counts[slot, self._database]
@@ -260,6 +268,8 @@ def _parsed(command: Command) -> tuple[str, Words]:
 def name_of(words: Words) -> str:
     """Return the name of a command, with its subcommand if it has one."""
     first = words[0].decode().upper()
+    if [word.upper() for word in words[:2]] == [b"CLUSTER", b"MIGRATION"]:
+        return f"CLUSTER MIGRATION {words[2].decode().upper()}"
     if first in ("ACL", "CLIENT", "CLUSTER", "CONFIG", "MEMORY", "DEBUG", "SCRIPT", "FUNCTION") and len(words) > 1:
         return f"{first} {words[1].decode().upper()}"
     return first
@@ -394,6 +404,7 @@ def _flush(redis: FakeRedis, process: Process, words: Words) -> str:
 
 _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "PING": lambda *_: "PONG",
+    "MULTI": lambda *_: "OK",
     "TIME": lambda redis, *_: [str(int(redis.now)), "0"],
     "INFO": _info,
     "DBSIZE": lambda _, process, __: len(process.node.keys),

@@ -14,12 +14,13 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.assessment import Assessment
 from operators.redis.client import commands
 from operators.redis.client.node_inspection import inspect_node
-from operators.redis.client.server import BUS_PORT, Connect
+from operators.redis.client.server import BUS_PORT, PORT, Connect
 from operators.redis.instance import Instance
 from operators.redis.migration import key_by_key
 from operators.redis.observe import Observed
 from operators.redis.settings import Settings
 from operators.redis.steps import data_loss_recovery, membership_repair, provisioning, rolling_update
+from operators.redis.topology.merged_view import Seen
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import PASS, Apply, Step
 from shared.status.reasons import Reason
@@ -27,10 +28,11 @@ from shared.steps import volumes
 from shared.steps.rolling_update import RollingUpdate
 from shared.testing.harness.disturbance import DISTURBANCES
 from shared.testing.harness.reference_run import ReferenceRun
-from shared.testing.harness.scenario import Scenario, Unsafe
+from shared.testing.harness.scenario import Scenario, ScenarioStep, Unsafe
 from tests.support.plays import played
 from tests.support.pod_loss import delete_now
 from tests.support.redis.scenarios import (
+    ALONE,
     NEW,
     REDIS,
     SCENARIOS,
@@ -40,8 +42,10 @@ from tests.support.redis.scenarios import (
     hangs,
     in_memory,
     node,
+    to_redis,
 )
 from tests.support.virtual_time import in_virtual_time
+from tests.unit.redis.simulation.database import FakeRedis
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -122,6 +126,27 @@ def deletes_disk_in_use(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plan, "join_nodes", vacate)
 
 
+def reports_every_replica_as_synced(patch: pytest.MonkeyPatch) -> None:
+    """Reports replicas as synced without a connection to their primary."""
+    patch.setattr(Seen, "synced", property(lambda seen: seen.is_replica))
+    patch.setattr(Seen, "astray", property(lambda _: False))
+
+
+def keeps_owners_of_secrets(patch: pytest.MonkeyPatch) -> None:
+    """Does not change the owners of its Secrets when the spec does."""
+    patch.setattr(plan, "keep_secret_owners", lambda *_: PASS)
+
+
+def led_astray() -> ScenarioStep:
+    """Leave the link of a replica at an address that no server has."""
+
+    def act(redis: FakeRedis) -> None:
+        replica = next(process for process in redis.running if process.node.me.primary)
+        replica.source, replica.linked = ("10.9.9.9", PORT), False
+
+    return to_redis("a replica is led astray", act)
+
+
 @pytest.mark.parametrize(
     ("sabotage", "scenario", "violation"),
     [
@@ -155,6 +180,16 @@ def deletes_disk_in_use(patch: pytest.MonkeyPatch) -> None:
             changes_owner_before_keys_are_moved,
             Scenario("scale out", (cluster(8),), given=(cluster(6),)),
             "has .* of its keys",
+        ),
+        (
+            reports_every_replica_as_synced,
+            Scenario("a replica is led astray", (led_astray(),), given=(cluster(6),)),
+            "Ready is True, though cache-. is connected to .*, where no server is",
+        ),
+        (
+            keeps_owners_of_secrets,
+            Scenario("finalizers removed", (cluster(3, **ALONE, finalizers=""),), given=(cluster(3, **ALONE),)),
+            "Secret cache-.* has owners",
         ),
         (meets_stale_addresses, BY_NAME["two clusters swap addresses"], "which merges two clusters"),
         pytest.param(
