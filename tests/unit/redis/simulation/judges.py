@@ -14,6 +14,7 @@ from tests.unit.redis.simulation.node import ALL
 
 if TYPE_CHECKING:
     from tests.unit.redis.simulation.database import FakeRedis
+    from tests.unit.redis.simulation.process import Process
 
 
 def judge_status(redis: FakeRedis, found: Obj) -> None:
@@ -24,40 +25,56 @@ def judge_status(redis: FakeRedis, found: Obj) -> None:
     """
     status, cluster = found.get("status") or {}, found["metadata"]["name"]
     servers = {process.pod: process for process in redis.running if process.cluster == cluster}
-    hides = redis.cut_off or bool(redis.hidden & servers.keys())
-    if accessors.is_true(found, conditions.AVAILABLE) and not hides:
+    nodes = {entry["name"]: entry for entry in status.get("nodes") or ()}
+    ready = accessors.is_true(found, conditions.READY)
+    if redis.cut_off or redis.hidden & servers.keys():
+        assert not ready, f"Ready is True, though the operator does not reach {', '.join(sorted(redis.hidden))}"
+        return
+    if accessors.is_true(found, conditions.AVAILABLE):
         serving = 0
         for process in servers.values():
             serving |= process.node.me.slots if process.serves and not process.node.me.primary else 0
         assert serving == ALL, f"Available is True, though no server serves slots {Slots(ALL & ~serving)}"
-    if not accessors.is_true(found, conditions.READY):
+    serve = {name: entry for name, entry in nodes.items() if entry["status"] == "True"}
+    assert status.get("readyReplicas", 0) == len(serve), f"readyReplicas {status.get('readyReplicas')} of {nodes}"
+    for name, entry in serve.items():
+        assert name in servers, f"status.nodes of {name} is True, though no server runs"
+        _judge_serving(redis, servers[name], entry)
+    if not ready:
         return
-    assert not hides, f"Ready is True, though the operator does not reach {', '.join(sorted(redis.hidden))}"
-    owned = redis.owners(cluster)
-    nodes = {entry["name"]: entry for entry in status["nodes"]}
     assert len(nodes) == found["spec"]["replicas"], f"Ready is True with nodes {sorted(nodes)}"
-    assert nodes.keys() == servers.keys(), f"Ready is True with nodes {sorted(nodes)}, and servers {sorted(servers)}"
-    assert status["readyReplicas"] == found["spec"]["replicas"], f"readyReplicas {status['readyReplicas']}"
-    for name, entry in nodes.items():
-        process = servers[name]
-        node = process.node
-        assert entry["nodeId"] == node.id, f"status.nodes of {name} has another node id"
-        assert entry["address"] == f"{process.address}:{process.port}", f"status.nodes of {name}: {entry['address']}"
-        assert process.disk.endswith(entry["disk"]), f"status.nodes of {name} has disk {entry['disk']}"
-        assert Slots.parse(entry.get("slots") or "").mask == owned.get(node.id, 0), f"status.nodes of {name}: slots"
-        assert (entry["role"] in ("slave", "replica")) == bool(node.me.primary), f"{name} is no {entry['role']}"
-        if not node.me.primary:
-            continue
-        end = redis.at(*process.source)
-        assert entry.get("primaryId") == node.me.primary, f"status.nodes of {name} has another primary"
-        assert end is not None, f"Ready is True, though {name} is connected to {process.source}, where no server is"
-        assert end.node.id == node.me.primary, f"Ready is True, though {name} is connected to {end.pod}"
-        assert process.linked, f"Ready is True, though {name} is not synced"
-        assert entry.get("copyOf") == node.me.primary, f"status.nodes of {name}: copyOf {entry.get('copyOf')}"
-    missing = ALL
+    assert serve.keys() == servers.keys(), f"Ready is True with nodes {sorted(serve)}, and servers {sorted(servers)}"
+    owned, missing = redis.owners(cluster), ALL
     for mask in owned.values():
         missing &= ~mask
     assert not missing, f"Ready is True, though no node owns slots {Slots(missing)}"
+    for name, entry in nodes.items():
+        node = servers[name].node
+        assert Slots.parse(entry.get("slots") or "").mask == owned.get(node.id, 0), f"status.nodes of {name}: slots"
+        assert (entry["role"] in ("slave", "replica")) == bool(node.me.primary), f"{name} is no {entry['role']}"
+    shards = {each["master"]: (Slots.parse(each["slots"]).mask, {*each["replicas"]}) for each in status["shards"]}
+    assert shards == {
+        pod: (owned[process.node.id], {other.pod for other in redis.replicas_of(process)})
+        for pod, process in servers.items()
+        if process.node.id in owned
+    }, f"status.shards: {status['shards']}"
+    assert status["masters"] == len(shards), f"masters {status['masters']}"
+
+
+def _judge_serving(redis: FakeRedis, process: Process, entry: Obj) -> None:
+    """Judge the entry of a node that serves clients: its identity, and that a replica is in sync with its primary."""
+    name, node = process.pod, process.node
+    assert entry["nodeId"] == node.id, f"status.nodes of {name} has another node id"
+    assert entry["address"] == f"{process.address}:{process.port}", f"status.nodes of {name}: {entry['address']}"
+    assert process.disk.endswith(entry["disk"]), f"status.nodes of {name} has disk {entry['disk']}"
+    if not node.me.primary:
+        return
+    end = redis.at(*process.source)
+    assert entry.get("primaryId") == node.me.primary, f"status.nodes of {name} has another primary"
+    assert end is not None, f"{name} is reported as synced, though no server is at {process.source}"
+    assert end.node.id == node.me.primary, f"{name} is reported as synced, though it is connected to {end.pod}"
+    assert process.linked, f"{name} is reported as synced, though it is not linked"
+    assert entry.get("copyOf") == node.me.primary, f"status.nodes of {name}: copyOf {entry.get('copyOf')}"
 
 
 def judge_owners(found: Obj, objects: Iterable[tuple[Kind, Obj]]) -> None:

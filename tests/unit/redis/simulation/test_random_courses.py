@@ -149,6 +149,8 @@ UNTRUE: dict[str, Callable[[Obj, FakeRedis], None]] = {
     "primary": entry("primaryId", "0" * 40),
     "copy": entry("copyOf", None),
     "a node is missing": lambda found, _: found["status"]["nodes"].pop(),
+    "shards": lambda found, _: found["status"]["shards"][0]["replicas"].clear(),
+    "primaries": lambda found, _: found["status"].update(masters=6),
     "ready replicas": lambda found, _: found["status"].update(readyReplicas=5),
     "a node is hidden": lambda _, redis: redis.hidden.add(f"{NAME}-0"),
     "a replica is elsewhere": lambda _, redis: _lead_elsewhere(redis),
