@@ -199,7 +199,7 @@ async def _built(kind: Kind) -> World:
     await play.wait(5, times=2)
     if kind.tenants:
         copies = kind.foreign_copies
-        spec = {"replicasPerMaster": copies, "storage": {"size": "1Gi"}}
+        spec: Obj = {"replicasPerMaster": copies, "storage": {"size": "1Gi"}}
         await play.step(apply(OTHER, replicas=3 * (1 + copies), version=OLD, **spec))
         for process in redis.running:
             if process.cluster == OTHER and process.node.me.slots:
@@ -576,7 +576,7 @@ class Course:
         await self.go(ScenarioStep(f"{', '.join(foreign)} get the former addresses of {', '.join(own)}", act))
 
     async def _lead_astray(self, *, is_hostile: bool | None = None) -> None:
-        """Leave the link of a replica at the former address of its primary, which another tenant has.
+        """Leave the link of a replica at the former address of its primary, which another tenant has, or the reverse.
 
         Args:
             is_hostile: whether that server accepts any password; None to draw it.
@@ -587,7 +587,7 @@ class Course:
         if not replicas or not foreign:
             return
         if is_hostile is None and len(foreign) < len(theirs) and self.primaries and self.chance.random() < 0.5:
-            replicas, foreign = [each for each in theirs if each.node.me.primary], self.primaries
+            replicas, foreign, is_hostile = [each for each in theirs if each.node.me.primary], self.primaries, False
         replica, other = self.chance.choice(replicas), self.chance.choice(foreign)
         accepts = self.chance.random() < 0.5 if is_hostile is None else is_hostile
 

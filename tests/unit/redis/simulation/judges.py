@@ -84,8 +84,8 @@ def judge_owners(found: Obj, objects: Iterable[tuple[Kind, Obj]]) -> None:
         AssertionError: an object has other owners than that of a fresh resource with this spec.
     """
     objects, name, spec = [*objects], found["metadata"]["name"], found["spec"]
-    by_kind = {kind.name: obj for kind, obj in objects if obj["metadata"]["name"] == name}
-    workload, resource = by_kind[STATEFUL_SET.name], None if spec.get("finalizers") == "" else found
+    workload = next((obj for kind, obj in objects if (kind, obj["metadata"]["name"]) == (STATEFUL_SET, name)), None)
+    resource = None if spec.get("finalizers") == "" else found
     deletes = resource is not None and not (spec.get("storage") or {}).get("retain", True)
     owners = {POD: workload, PERSISTENT_VOLUME_CLAIM: workload if deletes else None}
     for kind, obj in objects:
