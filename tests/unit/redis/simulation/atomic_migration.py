@@ -1,7 +1,7 @@
 """Atomic slot migration of `FakeRedis`: copy the keys in the background, then switch all slots at once.
 
 In Valkey 9 the source runs the jobs, in Redis 8.4 the target. Redis retries a failed job until it is cancelled, and a
-node takes part in one at a time. Here, the source deletes the keys as soon as their slots have moved.
+node takes part in one at a time. A source with Redis counts the moved keys in INFO until it has deleted them.
 
 Source: cluster_migrateslots.c of Valkey 9.0; CLUSTER MIGRATESLOTS, GETSLOTMIGRATIONS and CANCELSLOTMIGRATIONS.
 cluster_asm.c of Redis 8.4; CLUSTER MIGRATION.
@@ -25,6 +25,9 @@ Words = Sequence[bytes]
 
 DURATION_SECONDS = 0.5
 """Seconds until a migration ends without being polled."""
+
+TRIM_SECONDS = 3.0
+"""Time for which a source with Redis deletes keys that have moved, in seconds."""
 
 POLLS = 2
 """Polls after which a migration ends; polling does not advance the time of the world."""
@@ -193,8 +196,11 @@ def _finish(redis: FakeRedis, process: Process, job: Migration) -> None:
 def _switch(redis: FakeRedis, source: Process, target: Process, slots: int) -> None:
     """Give all slots to the target, with their keys."""
     node, other = source.node, target.node
-    other.keys |= {key: value for key, value in node.keys.items() if slots >> slot_of(key) & 1}
+    moved = {key: value for key, value in node.keys.items() if slots >> slot_of(key) & 1}
+    other.keys |= moved
     node.drop(slots)
+    if source.imports_slots:
+        source.trimmed = len(moved), redis.now + TRIM_SECONDS
     for each in (node, other):
         for slot in bits(slots):
             each.give(slot, each.known[other.id])

@@ -43,7 +43,7 @@ def carry_out(redis: FakeRedis, process: Process, name: str, words: Words, datab
     return known(redis, process, words)
 
 
-def _info(_: FakeRedis, process: Process, __: Words) -> str:
+def _info(redis: FakeRedis, process: Process, __: Words) -> str:
     node = process.node
     failing = sum(known.slots.bit_count() for known in node.known.values() if known.fails)
     unhealthy = sum(known.slots.bit_count() for known in node.known.values() if known.unhealthy) - failing
@@ -59,6 +59,8 @@ def _info(_: FakeRedis, process: Process, __: Words) -> str:
         "cluster_current_epoch": node.epoch,
         "cluster_my_epoch": (node.lead or node.me).epoch,
     }
+    if process.imports_slots:
+        lines["cluster_slot_migration_active_trim_running"] = int(redis.now < process.trimmed[1])
     return "".join(f"{name}:{value}\r\n" for name, value in lines.items())
 
 

@@ -86,6 +86,7 @@ class Process:
         broadcast_pending: whether all nodes are informed of a change at once.
         voted: time of the last vote for a replica, by its primary.
         unclaimed: mask of slots that their owner did not claim in its last message.
+        trimmed: number of keys that it deletes as their slots moved away at once, and until when; INFO counts them.
     """
 
     uid: str
@@ -120,6 +121,7 @@ class Process:
     election: Election = field(default_factory=Election)
     migrations: list[Migration] = field(default_factory=list)
     unclaimed: int = 0
+    trimmed: tuple[int, float] = (0, 0.0)
 
     @property
     def runs(self) -> bool:

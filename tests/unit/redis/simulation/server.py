@@ -314,7 +314,10 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
     lines |= {"master_replid": node.history, "master_repl_offset": node.offset, "cluster_enabled": 1}
     lines["master_replid2"] = node.former or "0" * 40
     lines["second_repl_offset"] = node.forked_at + 1 if node.former else -1
-    for database, count in sorted(Counter(map(database_of, node.keys)).items()):
+    counts = Counter(map(database_of, node.keys))
+    if redis.now < process.trimmed[1]:
+        counts[0] += process.trimmed[0]
+    for database, count in sorted(counts.items()):
         lines[f"db{database}"] = f"keys={count},expires=0,avg_ttl=0"
     return "".join(f"{name}:{value}\r\n" for name, value in lines.items())
 
