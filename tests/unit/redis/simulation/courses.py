@@ -109,7 +109,7 @@ class Kind:
         storage: where the data is: directories of the Kubernetes nodes (`hosts`), volumes, or the pods.
         copies: replicas of each primary.
         tenants: whether another tenant has a RedisCluster next to it, with `foreign_copies` replicas of each primary.
-        versions: its version at the beginning, and after an upgrade.
+        versions: version at the beginning, and after an upgrade.
         databases: databases of a node. Admission refuses several: nodes have had them since an earlier release.
         snapshots: whether nodes keep snapshots at the beginning, and no log of writes.
     """
@@ -582,12 +582,12 @@ class Course:
             is_hostile: whether that server accepts any password; None to draw it.
         """
         replicas = [process for process in self.servers if process.node.me.primary]
-        theirs = [process for process in self.redis.running if process.cluster == OTHER]
-        foreign = [process for process in theirs if process.node.me.slots]
+        others = [process for process in self.redis.running if process.cluster == OTHER]
+        foreign = [process for process in others if process.node.me.slots]
         if not replicas or not foreign:
             return
-        if is_hostile is None and len(foreign) < len(theirs) and self.primaries and self.chance.random() < 0.5:
-            replicas, foreign, is_hostile = [each for each in theirs if each.node.me.primary], self.primaries, False
+        if is_hostile is None and len(foreign) < len(others) and self.primaries and self.chance.random() < 0.5:
+            replicas, foreign, is_hostile = [each for each in others if each.node.me.primary], self.primaries, False
         replica, other = self.chance.choice(replicas), self.chance.choice(foreign)
         accepts = self.chance.random() < 0.5 if is_hostile is None else is_hostile
 

@@ -58,7 +58,7 @@ def judge_status(redis: FakeRedis, found: Obj) -> None:
         for pod, process in servers.items()
         if process.node.id in owned
     }, f"status.shards: {status['shards']}"
-    assert status["masters"] == len(shards), f"masters {status['masters']}"
+    assert status["masters"] == len(shards), f"{status['masters']} primaries are reported"
 
 
 def _judge_serving(redis: FakeRedis, process: Process, entry: Obj) -> None:
