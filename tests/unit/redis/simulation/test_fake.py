@@ -11,10 +11,11 @@ from operators.redis.client.server import Access, Endpoint
 from shared.testing.harness.scenario import Unsafe
 from tests.support import paths
 from tests.support.redis.recorded_conformance import ELECTED, FOO, SCRIPTS, SEEN
+from tests.unit.redis.simulation import atomic_migration
 from tests.unit.redis.simulation.client import KEYS, OLD_KEYS, Entry
 from tests.unit.redis.simulation.command_line import Command
 from tests.unit.redis.simulation.lab import FakeLab, GuardedLab
-from tests.unit.redis.simulation.node import slot_of
+from tests.unit.redis.simulation.node import bits, slot_of
 from tests.unit.redis.simulation.process import digest
 
 RECORDED: dict[str, list[str]] = json.loads((paths.RECORDED / "redis.json").read_text())
@@ -278,3 +279,25 @@ async def test_valkey_9_migrates_slots_atomically() -> None:
     [job] = await lab.server("a").execute("CLUSTER", "GETSLOTMIGRATIONS")
     assert job[job.index("state") + 1] == "success"
     assert not lab.redis.violations
+
+
+async def test_redis_retries_an_import_until_its_source_is_free() -> None:
+    """As in cluster_asm.c of Redis 8.4."""
+    lab = await GuardedLab.begin("")
+    for name in "abc":
+        lab.process(name).version = "8.4.6"
+    first, second = list(bits(lab.process("a").node.me.slots))[:2]
+    await lab.cluster("b", "MIGRATION", "IMPORT", first, first)
+    with pytest.raises(Refused, match="another ASM task is already in progress"):
+        await lab.cluster("b", "MIGRATION", "IMPORT", second, second)
+    await lab.cluster("c", "MIGRATION", "IMPORT", second, second)
+    for _ in range(atomic_migration.POLLS + 1):
+        await lab.cluster("c", "MIGRATION", "STATUS", "ALL")
+    [job] = lab.process("c").migrations
+    assert (job.state, job.message) == ("failed", "The source takes part in another migration")
+    await lab.wait(2)
+    assert (job.state, job.retries) == ("success", 1)
+    assert lab.process("b").node.me.slots >> first & lab.process("c").node.me.slots >> second & 1
+    await lab.cluster("b", "MIGRATION", "IMPORT", second, second)
+    assert await lab.cluster("b", "MIGRATION", "CANCEL", "ALL") == 1
+    assert [each.state for each in lab.process("b").migrations] == ["success", "cancelled"]
