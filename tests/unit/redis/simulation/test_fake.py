@@ -282,7 +282,7 @@ async def test_valkey_9_migrates_slots_atomically() -> None:
 
 
 async def test_redis_retries_an_import_until_its_source_is_free() -> None:
-    """As in cluster_asm.c of Redis 8.4."""
+    """Source: cluster_asm.c of Redis 8.4."""
     lab = await GuardedLab.begin("")
     for name in "abc":
         lab.process(name).version = "8.4.6"
