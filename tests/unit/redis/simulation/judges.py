@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import EVENT, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Kind, Obj
-from shared.kubernetes.ownership import INSTANCE
+from shared.kubernetes.ownership import INSTANCE, NAME
 from shared.status import conditions
 from tests.unit.redis.simulation.node import ALL
 
@@ -36,7 +36,8 @@ def judge_status(redis: FakeRedis, found: Obj) -> None:
             serving |= process.node.me.slots if process.serves and not process.node.me.primary else 0
         assert serving == ALL, f"Available is True, though no server serves slots {Slots(ALL & ~serving)}"
     serve = {name: entry for name, entry in nodes.items() if entry["status"] == "True"}
-    assert status.get("readyReplicas", 0) == len(serve), f"readyReplicas {status.get('readyReplicas')} of {nodes}"
+    if all(entry["status"] != "Unknown" for entry in nodes.values()):  # otherwise it is the last known number
+        assert status.get("readyReplicas", 0) == len(serve), f"readyReplicas {status.get('readyReplicas')} of {nodes}"
     for name, entry in serve.items():
         assert name in servers, f"status.nodes of {name} is True, though no server runs"
         _judge_serving(redis, servers[name], entry)
@@ -89,11 +90,13 @@ def judge_owners(found: Obj, objects: Iterable[tuple[Kind, Obj]]) -> None:
     deletes = resource is not None and not (spec.get("storage") or {}).get("retain", True)
     owners = {POD: workload, PERSISTENT_VOLUME_CLAIM: workload if deletes else None}
     for kind, obj in objects:
-        if kind == EVENT or (obj["metadata"].get("labels") or {}).get(INSTANCE) != name:
+        labels, listed = obj["metadata"].get("labels") or {}, obj["metadata"].get("ownerReferences") or []
+        if kind == EVENT or (labels.get(INSTANCE), labels.get(NAME)) != (name, "redis"):
             continue
         owner = owners.get(kind, resource)
         expected = [owner["metadata"]["uid"]] if owner else []
-        listed = obj["metadata"].get("ownerReferences") or []
+        if any(each.get("controller") and each["uid"] not in expected for each in listed):
+            continue  # an object of another owner
         assert [each["uid"] for each in listed] == expected, (
             f"{kind} {obj['metadata']['name']} has owners {[(each['kind'], each['name']) for each in listed]}, a fresh "
             f"one {[owner['kind']] if owner else []}"
