@@ -88,6 +88,7 @@ def judge_owners(found: Obj, objects: Iterable[tuple[Kind, Obj]]) -> None:
     workload = next((obj for kind, obj in objects if (kind, obj["metadata"]["name"]) == (STATEFUL_SET, name)), None)
     resource = None if spec.get("finalizers") == "" else found
     deletes = resource is not None and not (spec.get("storage") or {}).get("retain", True)
+    own = {each["metadata"]["uid"] for each in (found, workload) if each}
     owners = {POD: workload, PERSISTENT_VOLUME_CLAIM: workload if deletes else None}
     for kind, obj in objects:
         labels, listed = obj["metadata"].get("labels") or {}, obj["metadata"].get("ownerReferences") or []
@@ -95,7 +96,7 @@ def judge_owners(found: Obj, objects: Iterable[tuple[Kind, Obj]]) -> None:
             continue
         owner = owners.get(kind, resource)
         expected = [owner["metadata"]["uid"]] if owner else []
-        if any(each.get("controller") and each["uid"] not in expected for each in listed):
+        if any(each.get("controller") and each["uid"] not in own for each in listed):
             continue  # an object of another owner
         assert [each["uid"] for each in listed] == expected, (
             f"{kind} {obj['metadata']['name']} has owners {[(each['kind'], each['name']) for each in listed]}, a fresh "
