@@ -181,11 +181,12 @@ class Observed:
         """
         reports = [each.report for each in self.reachable.values() if each.report]
         answered = {report.id: report.answered[primary] for report in reports if primary in report.answered}
-        records = [each.recorded for each in self.recorded.values() if each.recorded]
         voted = {
-            known.node_id
-            for known in records
-            if known.node_id in answered and known.was_primary(now - timedelta(seconds=answered[known.node_id]))
+            node_id
+            for node_id, instance in self.recorded.items()
+            if instance.recorded
+            and node_id in answered
+            and instance.recorded.was_primary(now - timedelta(seconds=answered[node_id]))
         }
         unknown = {voter.id for voter in self.view.primaries} - voted  # itself included
         return min(answered.values(), default=0.0) if len(unknown) < self.view.majority else 0.0

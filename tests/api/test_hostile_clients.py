@@ -32,7 +32,7 @@ from shared.api.admission import DEFAULT, LIMITS, VALIDATE
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Kind, Obj
 from shared.kubernetes.quantity import parse_quantity
-from shared.runtime.operator import ServedKind
+from shared.runtime.operator import Operator, ServedKind
 from shared.status.conditions import READY
 from tests.api.support.replicas import ready
 from tests.api.support.world import World
@@ -149,16 +149,16 @@ CONDITION_SECONDS = 120.0
 """Time until each of these has a condition, and a resource without such content its objects."""
 
 
-def hostile(operator: str) -> list[tuple[Target, str]]:
+def hostile(operator: Operator) -> list[tuple[Target, str]]:
     """Return Secrets of the operator's kinds with the names of their content: of each content one first."""
-    targets = [target for target in TARGETS if target.operator == operator]
+    targets = [target for target in TARGETS if target.operator == operator.name]
     found = [(target, name) for name in (*CERTIFICATES, *ANY) for target in targets]
     fitting = [(target, name) for target, name in found if name in ANY or target.has_certificate]
     first = {name: (target, name) for target, name in reversed(fitting)}
     return [*first.values(), *(case for case in fitting if case not in first.values())][:RESOURCES]
 
 
-def create_hostile(world: World, operator: str) -> dict[str, Kind]:
+def create_hostile(world: World, operator: Operator) -> dict[str, Kind]:
     """Create resources that name hostile Secrets, and for Redis also ConfigMaps; return their kinds by name."""
     created = dict[str, Kind]()
     for number, (target, name) in enumerate(hostile(operator)):
@@ -169,17 +169,12 @@ def create_hostile(world: World, operator: str) -> dict[str, Kind]:
             data = {key: base64.b64encode(value).decode() for key, value in content.items()}
             world.user_client.create(SECRET, {"metadata": world.metadata(f"{secret}-{number}"), "data": data})
         created[f"hostile-{number}"] = create(world, target.served, f"hostile-{number}", json.loads(spec))
-    if operator == "redis":
-        served = main_kind(operator)
+    if operator.name == "redis":
         for number, text in enumerate(REDIS_CONF.values()):
             name = f"configured-{number}"
             world.user_client.create(CONFIG_MAP, {"metadata": world.metadata(name), "data": {"redis.conf": text}})
-            created[name] = create(world, served, name, {"replicas": 6, "pod": [{"configmap": name}]})
+            created[name] = create(world, operator.kinds[0], name, {"replicas": 6, "pod": [{"configmap": name}]})
     return created
-
-
-def main_kind(operator: str) -> ServedKind:
-    return next(each.kinds[0] for each in installed() if each.name == operator)
 
 
 def create(world: World, served: ServedKind, name: str, spec: Obj) -> Kind:
@@ -190,9 +185,9 @@ def create(world: World, served: ServedKind, name: str, spec: Obj) -> Kind:
     return kind
 
 
-async def require_reconciled(world: World, operator: str, created: Mapping[str, Kind]) -> None:
+async def require_reconciled(world: World, operator: Operator, created: Mapping[str, Kind]) -> None:
     """Require that each hostile resource has a condition, and that another resource gets its Services."""
-    create(world, main_kind(operator), "plain", PLAIN[operator])
+    create(world, operator.kinds[0], "plain", PLAIN[operator.name])
     deadline = time.monotonic() + CONDITION_SECONDS
     while True:
         missing = [name for name, kind in created.items() if not accessors.condition(world.get(kind, name), READY)]
@@ -294,9 +289,9 @@ async def test_hostile_clients_neither_end_an_operator_nor_keep_out_the_kubelet(
     operator = next(each for each in installed() if each.name == request.node.callspec.params["front"])
     before = front.peak
     probing = asyncio.create_task(front.probe_for_ever())
-    created = await asyncio.to_thread(create_hostile, world, operator.name)
+    created = await asyncio.to_thread(create_hostile, world, operator)
     count = await attack(front, operator.main.kind.name)
-    await require_reconciled(world, operator.name, created)
+    await require_reconciled(world, operator, created)
     probing.cancel()
     assert front.process.poll() is None, front.log.read_text()[-2000:]
     record_property(

@@ -172,7 +172,7 @@ class Wire:
         found = bytearray()
         while part := await answer.content.read(min(BUFFER_BYTES, most + 1 - len(found))):
             found += part
-            await asyncio.sleep(0)  # what has been received is read without a pause, however small its chunks are
+            await asyncio.sleep(0)  # reading what has been received does not let the event loop run
             if len(found) > most:
                 raise Unreachable(
                     f"{self.label} answered {path} with a response that is not of etcd: over {most} bytes."

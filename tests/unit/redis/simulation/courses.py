@@ -29,7 +29,7 @@ from shared.testing.harness.reference_run import panics
 from shared.testing.harness.scenario import ScenarioStep, Stage, apply, create, later, limit_turns
 from shared.testing.harness.scenario_runner import ScenarioRun, World
 from tests.support import course_runner
-from tests.support.redis.scenarios import NAME, NEW, OLD, OTHER, recovery_confirmed
+from tests.support.redis.scenarios import NAME, NEW, OLD, OTHER, recovery_confirmed, to_redis
 from tests.unit.redis.simulation import atomic_migration
 from tests.unit.redis.simulation.client import KEYS, Entry
 from tests.unit.redis.simulation.database import FakeRedis
@@ -695,10 +695,6 @@ _ADVICE = re.compile(r", but ([a-z0-9, -]+) may have keys: .*delete the volume c
 """The message that advises to give up the data of some nodes, with their names."""
 
 _STORAGE = ("hosts", "volumes", "volumes", "volumes", "pods")
-
-
-def to_redis(text: str, act: Callable[[FakeRedis], object]) -> ScenarioStep:
-    return ScenarioStep(text, lambda stage: act(stage.database), unobserved=True)
 
 
 def of_mine(step: ScenarioStep) -> ScenarioStep:
