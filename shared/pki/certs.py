@@ -56,7 +56,7 @@ _STRINGS = {
 
 MAX_ATTRIBUTES = 7
 """Maximum number of attributes of a name that is made comparable, so that the number of certificates bounds the time.
-OpenSSL asks for up to 7, and the authorities of Debian's bundle have 6. Longer names are compared byte by byte."""
+OpenSSL's default request has 7, an authority of Debian's bundle up to 6. Longer ones are compared byte by byte."""
 
 _COMMON_NAME = bytes.fromhex("0603550403")  # OID 2.5.4.3 as a DER element
 _ALTERNATIVE_NAMES = bytes.fromhex("551d11")  # OID 2.5.29.17, subjectAltName
