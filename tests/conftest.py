@@ -1,4 +1,4 @@
-"""Environment and charts of all tests; counts of the crash harness over all worker processes; Hypothesis."""
+"""Environment, memory and charts of all tests; counts of the crash harness over all worker processes; Hypothesis."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from e2e.cluster.environment import forget_clusters
+from shared.testing.cost import return_free_memory
 from shared.testing.harness.scoreboard import Scoreboard
 from tests.support.levels import BY_NAME
 
@@ -18,6 +19,7 @@ _BOARD = pytest.StashKey[Scoreboard]()
 
 def pytest_configure(config: pytest.Config) -> None:
     forget_clusters()
+    return_free_memory()
     config.stash[_BOARD] = Scoreboard()
     # The time of an example depends on the load of the machine, not on the tested code. The tests of a commit draw the
     # same examples each time, so that a change passes or fails alike on every machine; the other levels draw new ones.

@@ -118,7 +118,18 @@ def alone(work: Callable[P, Coroutine[object, object, T]], *arguments: P.args, *
 
 
 def _run(work: Callable[[], Coroutine[object, object, T]]) -> T:
+    return_free_memory()
     return asyncio.run(work())
+
+
+def return_free_memory() -> None:
+    """Let the C library return free memory to the kernel, from now on. A process that judges calls it when it starts.
+
+    What a thread has freed before stays with its heap, and the work of a later thread could use it unseen.
+    """
+    with contextlib.suppress(AttributeError):  # another C library
+        for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+            ctypes.CDLL(None).mallopt(option, _KEPT_BYTES)
 
 
 class _Watch:
@@ -215,10 +226,7 @@ def _memory(cost: Cost) -> Iterator[None]:
     """Measure the peak of the resident memory."""
     gc.collect()
     with contextlib.suppress(AttributeError):  # another C library
-        library = ctypes.CDLL(None)
-        for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
-            library.mallopt(option, _KEPT_BYTES)
-        library.malloc_trim(0)
+        ctypes.CDLL(None).malloc_trim(0)
     filling = _fill_pools()
     gc.freeze()
     (_PROCESS / "clear_refs").write_text("5", encoding="ascii")  # the peak becomes the present value

@@ -98,11 +98,16 @@ def blocks() -> object:
 
 
 async def test_memory_of_a_thread_is_found_each_time() -> None:
-    bytearray(30 * MIB)  # from now on, glibc keeps as much free memory of each thread
+    bytearray(30 * MIB)  # unless told otherwise, glibc keeps as much free memory of each thread from now on
+    await asyncio.to_thread(blocks)
     for _ in range(3):
         with pytest.raises(AssertionError, match="MiB were needed"):
             async with bounded(seconds=10):
                 await asyncio.to_thread(blocks)
+
+
+def test_memory_of_a_thread_is_found_in_a_new_process() -> None:
+    alone(test_memory_of_a_thread_is_found_each_time)
 
 
 def own_bytes() -> int:
