@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from operators.redis.api.directives import present_name
@@ -10,6 +10,7 @@ from operators.redis.api.resource import RedisCluster, refused_directives
 from operators.redis.assessment import Assessment
 from operators.redis.client.commands import ApplyDirective
 from operators.redis.client.errors import ConfigRefused
+from operators.redis.client.responses import NodeReport
 from operators.redis.instance import Instance, endpoint
 from operators.redis.migration.big_keys import NODE_TIMEOUT
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
@@ -35,12 +36,18 @@ from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import PASS, Action, Attempt, Patch, Step
 from shared.status.verdict import Progress
 
+OF_START = frozenset((*DELAYED_SYNC, *AWAITED_REPLICA))
+"""Directives with which a process starts until it may serve replicas (`old_snapshot`)."""
+
 REFUSED_SECONDS = 600.0
 """Time until a cluster with refused settings is observed again."""
 
 
 def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Apply settings with CONFIG SET to each server that uses others, for any reason.
+
+    A server of another series reads those of the spec when its pod is recreated. But those of its start it must lose
+    before: it serves no replica with them, and the rolling update would wait for its replicas.
 
     A value that a server refuses is sent again in the next hour, or when the value changes. The other settings are
     applied, and the following steps run.
@@ -53,14 +60,15 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
     actions: list[Action] = []
     names = []
     for instance in seen.instances:
-        if not understands(resource, instance):
+        if instance.report is None or instance.leaving:
             continue
         omitted = {
-            *(() if may_serve_replicas(seen, instance) else (*DELAYED_SYNC, *AWAITED_REPLICA)),
+            *(() if may_serve_replicas(seen, instance) else OF_START),
             *(kept_for_others if is_started_afresh(instance.pod_obj) else ()),
             *((NODE_TIMEOUT,) if _keeps_node_timeout(seen, instance, settings.get(NODE_TIMEOUT, "")) else ()),
         }
-        desired = {name: value for name, value in settings.items() if present_name(name) not in omitted}
+        wanted = settings.keys() if understands(resource, instance) else _of_start(settings, instance.report)
+        desired = {name: settings[name] for name in wanted if present_name(name) not in omitted}
         due = _due(resource, seen, instance, desired, mark, now)
         if due:
             names.append(instance.name)
@@ -69,6 +77,10 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
         return PASS
     message = f"{', '.join(names)} are applying settings without a restart."
     return Step(tuple(actions), Progress.PROGRESSING, CONFIGURING, message, requeue=GOSSIP_SECONDS)
+
+
+def _of_start(settings: Mapping[str, str], report: NodeReport) -> Iterable[str]:
+    return [name for name in settings if present_name(name) in OF_START and name in report.settings]
 
 
 def _keeps_node_timeout(seen: Assessment, instance: Instance, desired: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from operators.redis.client.commands import ApplyDirective
 from operators.redis.objects.names import CONTAINER
-from operators.redis.objects.redis_conf import AWAITED, DELAY, DELAYED_SYNC, live
+from operators.redis.objects.redis_conf import AWAITED, AWAITED_REPLICA, DELAY, DELAYED_SYNC, live
 from operators.redis.observe import Observed
 from operators.redis.steps import configuration
 from shared.runtime.plan import Apply, Plan
@@ -152,6 +152,14 @@ def test_node_that_is_to_be_removed_accepts_writes_again() -> None:
     last = At(f"16000-{slots[1]}", keys=10)
     at = [P0, P1, replace(P2, slots=f"{slots[0]}-15999"), R0, R1, R2, last]
     assert "demo-6" in released(planned(at, {6}, replicas=6))
+
+
+def test_primary_of_the_former_series_serves_its_replicas_so_that_the_rolling_update_continues() -> None:
+    former = replace(P0, version="7.4.2")
+    made = planned([former, P1, P2, replace(WAITING, copied=False), R1, R2], {0})
+    sent = [each.call.name for each in of(made.actions, "Attempt") if isinstance(each.call, ApplyDirective)]
+    assert "demo-0" in released(made)
+    assert set(sent) <= {*DELAYED_SYNC, *AWAITED_REPLICA}, "it reads the other settings when its pod is recreated"
 
 
 def test_restarted_replica_in_sync_may_be_promoted_later() -> None:
