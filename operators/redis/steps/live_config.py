@@ -46,8 +46,8 @@ REFUSED_SECONDS = 600.0
 def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     """Apply settings with CONFIG SET to each server that uses others, for any reason.
 
-    A server of another series reads those of the spec when its pod is recreated. But those of its start it must lose
-    before: it serves no replica with them, and the rolling update would wait for its replicas.
+    A server of another series reads the settings of the spec when its pod is recreated. Only those of its start are
+    replaced before: a server that keeps them serves no replica, and the rolling update waits for replicas.
 
     A value that a server refuses is sent again in the next hour, or when the value changes. The other settings are
     applied, and the following steps run.
@@ -67,8 +67,8 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
             *(kept_for_others if is_started_afresh(instance.pod_obj) else ()),
             *((NODE_TIMEOUT,) if _keeps_node_timeout(seen, instance, settings.get(NODE_TIMEOUT, "")) else ()),
         }
-        wanted = settings.keys() if understands(resource, instance) else _of_start(settings, instance.report)
-        desired = {name: settings[name] for name in wanted if present_name(name) not in omitted}
+        sent = settings.keys() if understands(resource, instance) else _of_start(settings, instance.report)
+        desired = {name: settings[name] for name in sent if present_name(name) not in omitted}
         due = _due(resource, seen, instance, desired, mark, now)
         if due:
             names.append(instance.name)

@@ -98,7 +98,7 @@ def blocks() -> object:
 
 
 async def test_memory_of_a_thread_is_found_each_time() -> None:
-    bytearray(30 * MIB)  # unless told otherwise, glibc keeps as much free memory of each thread from now on
+    bytearray(30 * MIB)  # by default, glibc keeps as much free memory of each thread from now on
     await asyncio.to_thread(blocks)
     for _ in range(3):
         with pytest.raises(AssertionError, match="MiB were needed"):
