@@ -40,7 +40,7 @@ RUN --mount=type=secret,id=ca,required=false \
 COPY shared /opt/app/shared
 COPY operators/__init__.py /opt/app/operators/
 COPY operators/${OPERATOR} /opt/app/operators/${OPERATOR}
-RUN rm -rf /opt/app/shared/testing /opt/app/operators/*/manifests \
+RUN rm -rf /opt/app/operators/*/manifests \
  && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/app
 
 FROM ${BASE}

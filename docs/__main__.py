@@ -40,7 +40,7 @@ def lifecycles() -> Iterator[Lifecycle]:  # type: ignore[type-arg]  # of any sta
     for package in PACKAGES:
         root = importlib.import_module(package)
         for module in pkgutil.walk_packages(root.__path__, f"{package}."):
-            if module.name.rpartition(".")[2] == "__main__" or module.name.startswith("shared.testing"):
+            if module.name.rpartition(".")[2] == "__main__":
                 continue
             for each in getattr(importlib.import_module(module.name), "LIFECYCLES", ()):
                 found[each.name] = each

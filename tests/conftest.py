@@ -10,8 +10,8 @@ import pytest
 from hypothesis import settings
 
 from e2e.cluster.environment import forget_clusters
-from shared.testing.cost import return_free_memory
-from shared.testing.harness.scoreboard import Scoreboard
+from tests.harness.cost import return_free_memory
+from tests.harness.scoreboard import Scoreboard
 from tests.support.levels import BY_NAME
 
 _BOARD = pytest.StashKey[Scoreboard]()

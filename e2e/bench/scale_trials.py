@@ -33,7 +33,7 @@ from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import EVENT, POD, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.transport import UNLIMITED, HttpTransport
 from shared.runtime.install import install_crds
-from shared.testing.kubelet.replicas import replica
+from tests.harness.kubelet.replicas import replica
 
 NAMESPACE_KIND = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 

@@ -33,7 +33,7 @@ ARCHITECTURES = ("amd64", "arm64")
 """Architectures of a release, as the images' metadata name them."""
 KEPT_ARCHIVES = 3  # archives to keep per image, so that switching between branches does not rebuild
 
-_NOT_IN_IMAGES = frozenset({"__pycache__", "testing", "manifests"})
+_NOT_IN_IMAGES = frozenset({"__pycache__", "manifests"})
 """Directories of the sources that .dockerignore leaves out."""
 _TOOLS = ("buildah", "debootstrap")
 _BOOTSTRAP_SCRIPTS = Path("/usr/share/debootstrap/scripts")

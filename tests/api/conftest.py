@@ -16,10 +16,10 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.transport import HttpTransport
 from shared.runtime.install import install_crds
-from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.support.gate import Gate
 from tests.api.support.running import NAME, Operator
 from tests.api.support.world import World
+from tests.harness.api_server.kinds import NAMESPACE
 from tests.unit.memcached.fake_servers import mounted_secrets
 
 Kubectl = Callable[..., str]

@@ -10,10 +10,10 @@ import pytest
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import POD, SERVICE, STATEFUL_SET
-from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.conftest import install
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, OWNED, World
+from tests.harness.api_server.kinds import NAMESPACE
 
 
 @pytest.fixture(scope="module")

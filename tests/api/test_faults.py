@@ -13,9 +13,9 @@ import pytest
 
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.kinds import SERVICE, STATEFUL_SET, Obj
-from shared.testing.faults import Faults, requests, writes
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
+from tests.harness.faults import Faults, requests, writes
 
 pytestmark = pytest.mark.nightly
 

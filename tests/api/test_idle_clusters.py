@@ -21,12 +21,12 @@ from shared.pki.issuing import make
 from shared.runtime import dependencies
 from shared.runtime import operator as process_operator
 from shared.status.conditions import READY
-from shared.testing.harness.scenario import ScenarioStep, Stage
 from tests.api.crash import test_etcd, test_redis
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.scenario_runner import Cast
 from tests.api.support.world import World
+from tests.harness.scenario import ScenarioStep, Stage
 from tests.support.etcd import scenarios as etcd
 from tests.support.redis import scenarios as redis
 

@@ -13,8 +13,8 @@ from e2e.cluster import binaries
 from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import Request
 from shared.kubernetes.kinds import CRD, Obj
-from shared.testing.api_server.kinds import NAMESPACE
 from tests.api.support.live import LiveServer
+from tests.harness.api_server.kinds import NAMESPACE
 from tests.support import paths
 from tests.support.api_server_scenarios import SCENARIOS, WIDGET, WIDGET_CRD, replay
 from tests.support.list_pages import KINDS, OTHER, replay_pages

@@ -15,9 +15,9 @@ from shared.kubernetes.kinds import (
     Kind,
     Obj,
 )
-from shared.testing.api_server.kinds import CONFIG_MAP
 from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, MEMCACHED, World, masked
+from tests.harness.api_server.kinds import CONFIG_MAP
 
 pytestmark = pytest.mark.nightly
 

@@ -35,13 +35,13 @@ from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from shared.pki.trust_watch import TrustWatch
 from shared.runtime.process import WEBHOOK_LINGER_SECONDS
 from shared.status import conditions
-from shared.testing import Actor
 from tests.api.conftest import install
 from tests.api.support.live import LiveServer
 from tests.api.support.replicas import Replica, wait
 from tests.api.support.running import NAME, Operator
 from tests.api.support.webhooks import BAD, SENTENCE, configurations, remove_rules
 from tests.api.support.world import MEMCACHED, World
+from tests.harness import Actor
 
 log = logging.getLogger(__name__)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shared.testing.api_server.kinds import ATTRIBUTES_CLASS
-from shared.testing.harness.scenario import ScenarioStep, Stage
-from shared.testing.kubelet.claims import INFEASIBLE
+from tests.harness.api_server.kinds import ATTRIBUTES_CLASS
+from tests.harness.kubelet.claims import INFEASIBLE
+from tests.harness.scenario import ScenarioStep, Stage
 
 
 def attributes_class(name: str, *, is_feasible: bool = True) -> ScenarioStep:

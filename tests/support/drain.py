@@ -6,7 +6,7 @@ from typing import Any
 
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import POD, Obj
-from shared.testing.harness.scenario_runner import ScenarioRun
+from tests.harness.scenario_runner import ScenarioRun
 
 
 class Drain:

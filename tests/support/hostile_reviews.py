@@ -20,7 +20,7 @@ from shared.api.crd import Resource, to_dict
 from shared.kubernetes.kinds import Obj
 from shared.observability.http_messages import Request
 from shared.observability.http_server import Handler
-from shared.testing.cost import Cost, bounded
+from tests.harness.cost import Cost, bounded
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 MARK = "@bomb@"
@@ -195,7 +195,7 @@ def panics() -> float:
 async def judge(kind: str, paths: Sequence[FieldPath]) -> list[str]:
     """Replace the value at each path by each bomb, in a creation and in a change, and judge what the reviews cost.
 
-    Each body gets an answer, and no bug is found. Call it in a process of its own (`shared.testing.cost.alone`).
+    Each body gets an answer, and no bug is found. Call it in a process of its own (`tests.harness.cost.alone`).
 
     Returns:
         a line for each path.

@@ -14,9 +14,9 @@ from shared.pki import ca
 from shared.pki.rotation import CertificateOrder, Made
 from shared.pki.stores import fingerprint, parsed
 from shared.status import conditions
-from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Subject
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.harness import NAMESPACE
+from tests.harness.scenario import Scenario, ScenarioStep, Stage, Subject
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.issuing import authority
 
 

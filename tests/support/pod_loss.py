@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
-from shared.testing.harness.scenario import ScenarioStep, at_once, delete
+from tests.harness.scenario import ScenarioStep, at_once, delete
 
 
 def delete_now(kind: Kind, name: str) -> ScenarioStep:

@@ -9,13 +9,13 @@ from datetime import timedelta
 
 import pytest
 
-from shared.testing.harness.disturbance import Disturbance
-from shared.testing.harness.outcome import HISTORY
-from shared.testing.harness.reference_run import ReferenceRun
-from shared.testing.harness.scenario import Scenario, Subject
-from shared.testing.harness.scenario_runner import ScenarioRun
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.harness.sweep import sweep
+from tests.harness.disturbance import Disturbance
+from tests.harness.outcome import HISTORY
+from tests.harness.reference_run import ReferenceRun
+from tests.harness.scenario import Scenario, Subject
+from tests.harness.scenario_runner import ScenarioRun
+from tests.harness.scoreboard import Scoreboard
+from tests.harness.sweep import sweep
 from tests.support.etcd import scenarios as etcd
 from tests.support.memcached import scenarios as memcached
 from tests.support.redis import scenarios as redis

@@ -1,4 +1,4 @@
-"""Every entry point of content from outside a process has a case that judges its cost (shared/testing/cost.py).
+"""Every entry point of content from outside a process has a case that judges its cost (tests/harness/cost.py).
 
 The entry points are found in the code, so that a new one without a case fails here:
 
@@ -37,7 +37,7 @@ from shared.pki.serving import MAX_CLIENT_AUTHORITIES, FileCertificates, SelfSig
 from shared.pki.stores import Memory
 from shared.pki.trust_bundle import MUTATING, authorities_in
 from shared.status import resource_metrics
-from shared.testing import cost
+from tests.harness import cost
 from tests.support.hostile_reviews import HANDLERS
 from tests.support.paths import REPOSITORY
 from tests.unit.memcached.client.fake import fake

@@ -12,9 +12,9 @@ from shared.kubernetes.client import Request, Response
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY
 from shared.status import conditions
-from shared.testing.harness.harness import NAMESPACE, Harness
-from shared.testing.harness.scenario import Subject
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.harness import NAMESPACE, Harness
+from tests.harness.scenario import Subject
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD
 from tests.support.etcd.scenarios import cluster as etcd_cluster
 from tests.support.redis.scenarios import REDIS

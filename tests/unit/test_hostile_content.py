@@ -2,7 +2,7 @@
 
 Each Secret that a spec names gets each kind of hostile content, one at a time, and a resource that passed by the
 webhook each kind of large value. A reconcile may then occupy the event loop for at most 100 ms, and need at most 20 MiB
-(shared/testing/cost.py).
+(tests/harness/cost.py).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from shared.pki import ca
 from shared.pki.certs import Pair
 from shared.runtime.operator import ServedKind
 from shared.status.conditions import READY
-from shared.testing import cost
-from shared.testing.api_server.server import ApiServer
-from shared.testing.harness.harness import NAMESPACE, Harness
-from shared.testing.kubelet.workloads import Workloads
+from tests.harness import cost
+from tests.harness.api_server.server import ApiServer
+from tests.harness.harness import NAMESPACE, Harness
+from tests.harness.kubelet.workloads import Workloads
 from tests.support.hostile_reviews import FieldPath, bombs, replaced
 
 BEGINS, ENDS = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)

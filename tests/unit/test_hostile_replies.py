@@ -1,7 +1,7 @@
 """Replies of a server that is not the database, at the address of one: each is an error, and none costs much.
 
 Without TLS, any pod that gets the address of a former server can answer. A reply may occupy the event loop for at most
-100 ms, and need at most 20 MiB (shared/testing/cost.py).
+100 ms, and need at most 20 MiB (tests/harness/cost.py).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from operators.redis.client.errors import RedisError
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.server import Access as RedisAccess
 from operators.redis.client.server import Endpoint as Node
-from shared.testing import cost
+from tests.harness import cost
 from tests.support.paths import REPOSITORY
 
 MIB = 1024 * 1024

@@ -16,8 +16,8 @@ from operators.redis import bus_port
 from operators.redis.operator import clusters as redis_clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import NETWORK_POLICY, POD, Obj
-from shared.testing.harness.scenario import ScenarioStep, Subject, apply
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, Subject, apply
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd import scenarios as etcd
 from tests.support.issuing import issued
 from tests.support.memcached import scenarios as memcached

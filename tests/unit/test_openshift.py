@@ -10,8 +10,8 @@ import pytest
 from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import pods as backup_pods
 from shared.kubernetes.kinds import POD, Obj
-from shared.testing.harness.scenario import ScenarioStep, Subject, apply
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, Subject, apply
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd import scenarios as etcd
 from tests.support.memcached import scenarios as memcached
 from tests.support.openshift import violations

@@ -21,8 +21,8 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET, Kind, Obj
 from shared.runtime.controller import Controller
 from shared.runtime.options import Options
-from shared.testing.harness.scenario import ScenarioStep, Subject, apply
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, Subject, apply
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd import scenarios as etcd
 from tests.support.issuing import issued
 from tests.support.memcached import scenarios as memcached

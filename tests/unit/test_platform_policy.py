@@ -15,8 +15,8 @@ from shared.api.policy import PlatformPolicy, governed
 from shared.api.spec import Admission, Review
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, NETWORK_POLICY, POD, SERVICE, STATEFUL_SET, Obj
-from shared.testing.harness.scenario import Subject, lose
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import Subject, lose
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.unit.test_network_policies import BUILDS, CASES, KINDS, Case, condition
 
 ADMISSIONS: dict[str, tuple[Admission, Obj]] = {

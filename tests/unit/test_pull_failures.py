@@ -10,9 +10,9 @@ import pytest
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.status import conditions
-from shared.testing.harness.harness import Harness
-from shared.testing.harness.scenario import Subject
-from shared.testing.harness.scenario_runner import World
+from tests.harness.harness import Harness
+from tests.harness.scenario import Subject
+from tests.harness.scenario_runner import World
 from tests.support.etcd.scenarios import ETCD
 from tests.support.memcached.scenarios import MEMCACHED
 from tests.support.redis.scenarios import REDIS

@@ -10,10 +10,10 @@ from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import EVENT, POD, SERVICE, Obj
 from shared.status import conditions
 from shared.status.reconciliation_pause import PAUSE
-from shared.testing.api_server.request_log import Write
-from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.scenario import ScenarioStep, at_once, edit, later, lose
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.api_server.request_log import Write
+from tests.harness.harness import NAMESPACE
+from tests.harness.scenario import ScenarioStep, at_once, edit, later, lose
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.unit.test_owned_objects import CASES, Case
 
 KINDS = pytest.mark.parametrize("case", CASES.values(), ids=CASES)

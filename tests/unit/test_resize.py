@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from shared.kubernetes.kinds import POD, STATEFUL_SET, Obj
-from shared.testing.harness.scenario import Subject
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import Subject
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd import scenarios as etcd
 from tests.support.redis import scenarios as redis
 

@@ -16,7 +16,7 @@ import yaml
 
 from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.kinds import EVENT, SECRET, Obj
-from shared.testing.harness.scenario_runner import World
+from tests.harness.scenario_runner import World
 from tests.unit.test_secret_provenance import OPERATORS, Operated, play, resource_of, secrets_of
 
 UNIT, API = "tests/unit", "tests/api"

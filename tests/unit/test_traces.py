@@ -20,7 +20,7 @@ from shared.observability import tracing
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Call, Plan, Record
 from shared.status.verdict import Verdict
-from shared.testing.harness.harness import Harness
+from tests.harness.harness import Harness
 from tests.support.otlp import Collector, Span, collecting
 from tests.unit.etcd.client.gateway_stub import STATUS, refusing
 from tests.unit.etcd.client.gateway_stub import fake as etcd_server

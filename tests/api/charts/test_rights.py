@@ -29,10 +29,10 @@ from e2e.cluster.machine.commands import succeeds
 from e2e.cluster.machine.network import free_ports
 from e2e.cluster.machine.processes import wait_until
 from e2e.cluster.paths import REPOSITORY
-from shared.testing import Workloads
-from shared.testing.kubelet.kubelet import Exit, Kubelet, ProcessStatus
 from tests.api.charts.cluster import IGNORE_WEBHOOK, MEMCACHEDS, Cluster, memcached
 from tests.api.support.live import LiveServer
+from tests.harness import Workloads
+from tests.harness.kubelet.kubelet import Exit, Kubelet, ProcessStatus
 from tests.support.charts import NAMESPACE, Obj, only, render
 from tests.support.memcached.server import Forgetting, Keeping, serving
 

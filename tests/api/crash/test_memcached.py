@@ -7,9 +7,9 @@ from functools import cache
 import pytest
 
 from e2e.cluster.controlplane import ControlPlane
-from shared.testing.harness.scenario import Scenario
-from shared.testing.harness.scoreboard import Scoreboard
 from tests.api.support.scenario_runner import SCRIPTS, LiveReferenceRun
+from tests.harness.scenario import Scenario
+from tests.harness.scoreboard import Scoreboard
 from tests.support.memcached.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.nightly

@@ -30,12 +30,12 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.runtime.operator import Operator, ServedKind
-from shared.testing.harness.scenario import Scenario
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.kubelet.kubelet import ProcessStatus
 from tests.api.support.locked import Locked
 from tests.api.support.scenario_runner import Cast, LiveReferenceRun
 from tests.api.support.world import REDIS_CLUSTER
+from tests.harness.kubelet.kubelet import ProcessStatus
+from tests.harness.scenario import Scenario
+from tests.harness.scoreboard import Scoreboard
 from tests.support.issuing import issued
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 from tests.unit.redis.simulation.database import FakeRedis

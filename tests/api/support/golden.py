@@ -13,8 +13,8 @@ from shared.api.applied_spec import APPLIED_SPEC
 from shared.kubernetes.errors import Invalid
 from shared.kubernetes.kinds import POD, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.managed_fields import difference
-from shared.testing import Actor
 from tests.api.support.world import World
+from tests.harness import Actor
 
 
 @dataclass(frozen=True)

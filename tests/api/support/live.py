@@ -15,7 +15,7 @@ from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import Request, Response
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import POD, Kind, Obj
-from shared.testing import Actor, ApiServer
+from tests.harness import Actor, ApiServer
 
 MAX_IDLE_SECONDS = 30.0
 """Seconds without a request after which the server may have closed a connection."""

@@ -24,7 +24,7 @@ from shared.kubernetes.kinds import Kind
 from shared.kubernetes.transport import Transports
 from shared.runtime import operator
 from shared.runtime.process import Process
-from shared.testing.faults import WRITES, Crash, Faults, strike
+from tests.harness.faults import WRITES, Crash, Faults, strike
 from tests.unit.memcached.fake_servers import Fleet
 
 NAME = "memcached-operator"

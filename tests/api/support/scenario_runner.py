@@ -16,16 +16,16 @@ from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import NETWORK_POLICY, POD, REPLICA_SET, Kind
 from shared.runtime import operator as process_operator
 from shared.status import conditions
-from shared.testing.api_server import garbage_collector
-from shared.testing.faults import Faults, writes
-from shared.testing.harness.outcome import HISTORY, ObjectName, Operation, Outcome, Reference
-from shared.testing.harness.reference_run import panics
-from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe
-from shared.testing.harness.sweep import Failure, Oracle, Sweep
-from shared.testing.kubelet.kubelet import Processes
 from tests.api.support.live import LiveServer
 from tests.api.support.running import Operator, SentRequest
 from tests.api.support.world import EVERYTHING, MEMCACHED, World
+from tests.harness.api_server import garbage_collector
+from tests.harness.faults import Faults, writes
+from tests.harness.kubelet.kubelet import Processes
+from tests.harness.outcome import HISTORY, ObjectName, Operation, Outcome, Reference
+from tests.harness.reference_run import panics
+from tests.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe
+from tests.harness.sweep import Failure, Oracle, Sweep
 
 QUIET = 0.5
 """Seconds without a request or an action after which a run counts as settled. Events and first retries come sooner."""

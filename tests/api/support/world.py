@@ -31,10 +31,10 @@ from shared.kubernetes.kinds import (
 )
 from shared.kubernetes.secret_provenance import RECORD
 from shared.status import conditions
-from shared.testing import Actor, Workloads
-from shared.testing.api_server.kinds import NAMESPACE
-from shared.testing.kubelet.kubelet import Processes
 from tests.api.support.live import CachedServer, LiveServer
+from tests.harness import Actor, Workloads
+from tests.harness.api_server.kinds import NAMESPACE
+from tests.harness.kubelet.kubelet import Processes
 from tests.unit.memcached.world import UNPAUSED
 
 MEMCACHED = API.kind

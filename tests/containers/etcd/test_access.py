@@ -27,8 +27,8 @@ from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import POD, SECRET
 from shared.pki.certs import Pair
-from shared.testing.api_server.server import ApiServer
 from tests.containers.support.etcd_servers import FILES, NEWEST, OPEN, Etcd, Node, eventually, leader
+from tests.harness.api_server.server import ApiServer
 from tests.support.tls import Authority
 from tests.unit.etcd import world
 

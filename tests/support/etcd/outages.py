@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
-from shared.testing.harness.disturbance import Disturbance
-from shared.testing.harness.outage import Change, Outage, disturbance, every, status_lost
-from shared.testing.harness.scenario import Stage, later
+from tests.harness.disturbance import Disturbance
+from tests.harness.outage import Change, Outage, disturbance, every, status_lost
+from tests.harness.scenario import Stage, later
 from tests.unit.etcd.simulation.database import FakeEtcd
 
 

@@ -24,8 +24,8 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.steps.passwords import ROTATE
-from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.scenario import (
+from tests.harness.harness import NAMESPACE
+from tests.harness.scenario import (
     Scenario,
     ScenarioStep,
     Stage,

@@ -26,8 +26,9 @@ from shared.kubernetes.kinds import (
 )
 from shared.kubernetes.secrets import content_of
 from shared.steps.passwords import ROTATE
-from shared.testing.api_server.requests import TargetedRequest
-from shared.testing.harness.scenario import (
+from tests.harness.api_server.requests import TargetedRequest
+from tests.harness.kubelet.kubelet import ProcessStatus
+from tests.harness.scenario import (
     Scenario,
     ScenarioStep,
     Stage,
@@ -42,8 +43,7 @@ from shared.testing.harness.scenario import (
     pod_problem,
     unobserved,
 )
-from shared.testing.harness.scenario import apply as apply_resource
-from shared.testing.kubelet.kubelet import ProcessStatus
+from tests.harness.scenario import apply as apply_resource
 from tests.support.issuing import issued
 from tests.support.memcached.clients import Clients
 from tests.support.memcached.released import RELEASED_STATUS, released_deployment

@@ -27,9 +27,9 @@ from shared.kubernetes.kinds import (
 from shared.pki.ca import fulfil
 from shared.pki.rotation import CertificateOrder
 from shared.steps.passwords import ROTATE
-from shared.testing.api_server.kinds import CUSTOM, Served
-from shared.testing.harness.harness import NOW
-from shared.testing.harness.scenario import (
+from tests.harness.api_server.kinds import CUSTOM, Served
+from tests.harness.harness import NOW
+from tests.harness.scenario import (
     Scenario,
     ScenarioStep,
     Stage,

@@ -15,8 +15,8 @@ from operators.etcd.steps.availability import POLL_SECONDS
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.probing import PROBE_INTERVAL_SECONDS
-from shared.testing.harness.scenario import unobserved
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import unobserved
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD, to_etcd
 from tests.support.etcd.scenarios import cluster as apply_cluster
 from tests.unit.etcd.simulation.database import FakeEtcd

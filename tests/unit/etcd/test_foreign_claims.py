@@ -8,8 +8,8 @@ import pytest
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, Obj
-from shared.testing.harness.scenario import ScenarioStep, create
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, create
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD, NAME, cluster
 
 FOREIGN: dict[str, tuple[Obj, str]] = {

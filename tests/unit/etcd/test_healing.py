@@ -11,7 +11,7 @@ from operators.etcd.objects.names import CLUSTER_UID, COMPONENT
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, Obj
-from shared.testing.harness.scenario import (
+from tests.harness.scenario import (
     ScenarioStep,
     at_once,
     create,
@@ -21,7 +21,7 @@ from shared.testing.harness.scenario import (
     operator_down,
     unobserved,
 )
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import (
     AUTH,
     BACKUP,

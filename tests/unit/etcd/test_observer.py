@@ -30,7 +30,7 @@ from operators.etcd.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Kind, Obj
-from shared.testing.api_server.server import ApiServer
+from tests.harness.api_server.server import ApiServer
 from tests.unit.etcd.world import CLUSTER_ID, SETTINGS, UID, cluster, member_id
 
 OPTIONS = parse_options("etcd-operator", "etcd", [], {})

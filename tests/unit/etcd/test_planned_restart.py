@@ -9,8 +9,8 @@ import pytest
 from operators.etcd.api import resource as api
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import EVENT, POD, Obj
-from shared.testing.harness.harness import NAMESPACE, Harness
-from shared.testing.harness.scenario_runner import World
+from tests.harness.harness import NAMESPACE, Harness
+from tests.harness.scenario_runner import World
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NEW
 
 

@@ -17,8 +17,8 @@ from operators.memcached.client.server import Section
 from shared.kubernetes.kinds import POD, SECRET, Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.pki import ca, certs
-from shared.testing.api_server.server import ApiServer
-from shared.testing.harness.harness import NAMESPACE
+from tests.harness.api_server.server import ApiServer
+from tests.harness.harness import NAMESPACE
 
 NO_CHECK_TIME = ssl.VerifyFlags(0x200000)
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME."""

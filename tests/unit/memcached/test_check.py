@@ -14,7 +14,7 @@ from operators.memcached.check import CHECK
 from shared.cli.check import LABEL, Failed
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import Obj
-from shared.testing import ApiServer
+from tests.harness import ApiServer
 from tests.support.memcached.server import Forgetting, Unresponsive, serving
 
 KIND = CHECK.kind

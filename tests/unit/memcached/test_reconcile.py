@@ -29,9 +29,9 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.runtime.reconciler import MAX_COLLECTION_FAILURES
-from shared.testing.api_server.kinds import CONFIG_MAP
-from shared.testing.faults import requests
-from shared.testing.harness.harness import NAMESPACE, Harness
+from tests.harness.api_server.kinds import CONFIG_MAP
+from tests.harness.faults import requests
+from tests.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import secret
 from tests.unit.memcached.world import NOW, UNPAUSED, observed_pods, plan, pod
 from tests.unit.memcached.world import resource as parsed

@@ -12,8 +12,8 @@ from operators.redis.slots.hash_slots import SLOTS
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
-from shared.testing.harness.scenario import ScenarioStep, apply, at_once, create, delete, edit, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, apply, at_once, create, delete, edit, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.pod_loss import delete_now
 from tests.support.redis.scenarios import NAME, OLD, REDIS, node
 

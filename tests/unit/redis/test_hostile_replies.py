@@ -2,7 +2,7 @@
 
 tests/unit/test_hostile_replies.py has the connection and the inspection. A server may be replaced between that and the
 next command of a call. A reply may occupy the event loop for at most 100 ms, and need at most 20 MiB
-(shared/testing/cost.py).
+(tests/harness/cost.py).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from operators.redis.migration.throttle import Throttle
 from operators.redis.migration.valkey import ValkeyMigrateSlots
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Doubt
-from shared.testing import cost
+from tests.harness import cost
 from tests.support.paths import REPOSITORY
 from tests.unit.test_hostile_replies import INFO, REDIS, STATE, answering, bulk
 

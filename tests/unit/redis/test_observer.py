@@ -20,7 +20,7 @@ from operators.redis.slots.placement import Location
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
-from shared.testing.api_server.server import ApiServer
+from tests.harness.api_server.server import ApiServer
 from tests.unit.redis.world import UID, At, cluster, formed, node_id, plan, replica
 
 OPTIONS = parse_options("redis-operator", "redis", [], {})

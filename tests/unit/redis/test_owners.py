@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from shared.kubernetes.kinds import EVENT, Obj
-from shared.testing.harness.scenario import ScenarioStep
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import ALONE, REDIS, cluster
 
 SPEC: Obj = {**ALONE, "tls": {"mode": "self"}, "auth": {}}

@@ -10,11 +10,11 @@ import yaml
 
 from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.kinds import Obj
-from shared.testing.api_server.kinds import STORAGE_CLASS
-from shared.testing.api_server.request_log import Write
-from shared.testing.faults import CALL
-from shared.testing.harness.scenario import Scenario, ScenarioStep
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.api_server.kinds import STORAGE_CLASS
+from tests.harness.api_server.request_log import Write
+from tests.harness.faults import CALL
+from tests.harness.scenario import Scenario, ScenarioStep
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster
 
 RULES = REPOSITORY / "charts" / "redis-operator" / "files" / "rules.yaml"

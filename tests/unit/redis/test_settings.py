@@ -8,11 +8,11 @@ from operators.redis.client.server import Access, Endpoint
 from operators.redis.migration.big_keys import extended_timeouts
 from operators.redis.migration.participants import End
 from shared.kubernetes.kinds import POD, Obj
-from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
-from shared.testing.harness.scenario import Scenario, ScenarioStep
-from shared.testing.harness.scenario_runner import ScenarioRun, World
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.harness.sweep import sweep
+from tests.harness.disturbance import DISTURBANCES, Disturbance
+from tests.harness.scenario import Scenario, ScenarioStep
+from tests.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scoreboard import Scoreboard
+from tests.harness.sweep import sweep
 from tests.support.redis.scenarios import NAME, REDIS, all_pods_deleted, cluster, node, to_redis
 from tests.unit.redis.simulation.database import FakeRedis
 

@@ -18,9 +18,10 @@ from operators.etcd.objects.bootstrap import New
 from operators.etcd.operator import backups
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
-from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
-from shared.testing.harness.harness import NAMESPACE, Harness
-from shared.testing.harness.scenario import (
+from tests.harness.disturbance import DISTURBANCES, Disturbance
+from tests.harness.harness import NAMESPACE, Harness
+from tests.harness.kubelet.kubelet import Exit, ProcessStatus
+from tests.harness.scenario import (
     Scenario,
     ScenarioStep,
     Stage,
@@ -31,10 +32,9 @@ from shared.testing.harness.scenario import (
     delete,
     operator_down,
 )
-from shared.testing.harness.scenario_runner import World
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.harness.sweep import sweep
-from shared.testing.kubelet.kubelet import Exit, ProcessStatus
+from tests.harness.scenario_runner import World
+from tests.harness.scoreboard import Scoreboard
+from tests.harness.sweep import sweep
 from tests.support.etcd.scenarios import OPTIONS
 from tests.unit.etcd.backup.states import BUCKET, VOLUME, at
 from tests.unit.etcd.simulation.database import FakeEtcd

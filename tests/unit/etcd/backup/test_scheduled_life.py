@@ -17,8 +17,8 @@ from operators.etcd.operator import backups
 from shared.kubernetes.accessors import annotation, condition
 from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, Obj
-from shared.testing.harness.harness import NAMESPACE, Harness
-from shared.testing.harness.scenario_runner import World
+from tests.harness.harness import NAMESPACE, Harness
+from tests.harness.scenario_runner import World
 from tests.support.etcd.scenarios import ETCD, OPTIONS
 
 HOUR = 3600.0

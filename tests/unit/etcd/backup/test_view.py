@@ -17,8 +17,8 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.status.reasons import Reason
-from shared.testing.api_server.server import ApiServer
-from shared.testing.harness.harness import list_view
+from tests.harness.api_server.server import ApiServer
+from tests.harness.harness import list_view
 from tests.support.etcd.scenarios import OPTIONS
 from tests.unit.etcd.backup.states import BUCKET, ENDED, VOLUME, backup, snapshot_pod
 from tests.unit.etcd.simulation.database import FakeEtcd

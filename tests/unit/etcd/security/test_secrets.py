@@ -16,8 +16,8 @@ from shared.pki import ca
 from shared.pki.certs import Pair
 from shared.pki.secret_checks import SecretProblem
 from shared.status.reasons import Reason
-from shared.testing.api_server.kinds import NAMESPACE
-from shared.testing.api_server.server import ApiServer
+from tests.harness.api_server.kinds import NAMESPACE
+from tests.harness.api_server.server import ApiServer
 from tests.unit.etcd.security.secret_fixtures import BEGINS, ClusterSecrets, encoded
 from tests.unit.etcd.world import UID, cluster
 

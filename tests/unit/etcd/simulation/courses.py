@@ -28,11 +28,11 @@ from shared.kubernetes.errors import AlreadyExists
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.secret_provenance import ADOPT
 from shared.status import conditions
-from shared.testing.harness.harness import Harness
-from shared.testing.harness.outage import status_lost
-from shared.testing.harness.reference_run import panics
-from shared.testing.harness.scenario import ScenarioStep, Stage, apply, create, edit, if_present, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.harness import Harness
+from tests.harness.outage import status_lost
+from tests.harness.reference_run import panics
+from tests.harness.scenario import ScenarioStep, Stage, apply, create, edit, if_present, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support import course_runner
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, NEW, OLD, OPTIONS, TLS, member
 from tests.support.plays import issued_with_new_keys

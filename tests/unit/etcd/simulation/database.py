@@ -1,6 +1,6 @@
 """Simulated etcd: members as processes in pods, data directories on volumes, and the clusters that they form.
 
-`FakeEtcd` is a database of the crash harness. Its processes run in the pods of `shared.testing.kubelet.kubelet`, read
+`FakeEtcd` is a database of the crash harness. Its processes run in the pods of `tests.harness.kubelet.kubelet`, read
 their flags as etcd does, and answer the operator (`connect`). A client writes after every event. An action that may
 lose an acknowledged write is a violation (`tests.unit.etcd.simulation.guard`), which names the action.
 
@@ -17,10 +17,10 @@ from typing import Any
 from operators.etcd.api.versions import Version
 from operators.etcd.client.server import CORRUPT, NOSPACE, Access, Endpoint, Server
 from shared.kubernetes.kinds import Obj
-from shared.testing.api_server.requests import TargetedRequest
-from shared.testing.harness.harness import NOW
-from shared.testing.harness.scenario import Clock
-from shared.testing.kubelet.kubelet import ProcessStatus
+from tests.harness.api_server.requests import TargetedRequest
+from tests.harness.harness import NOW
+from tests.harness.kubelet.kubelet import ProcessStatus
+from tests.harness.scenario import Clock
 from tests.unit.etcd.simulation import helpers, server, tls
 from tests.unit.etcd.simulation.command_line import Command, command
 from tests.unit.etcd.simulation.guard import Guard

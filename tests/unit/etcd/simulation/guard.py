@@ -10,8 +10,8 @@ from operators.etcd.api.versions import MIN_VERSION_BEFORE, Version
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.steps.connection import USERNAME_KEY
-from shared.testing.api_server.requests import TargetedRequest, value_at
-from shared.testing.harness.scenario import Unsafe
+from tests.harness.api_server.requests import TargetedRequest, value_at
+from tests.harness.scenario import Unsafe
 from tests.unit.etcd.simulation.raft import ROOT, Cluster, Disk, MemberRecord, can_win_election, quorum, record_of
 
 if TYPE_CHECKING:

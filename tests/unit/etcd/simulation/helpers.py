@@ -12,7 +12,7 @@ from operators.etcd.backup.work import RESERVED_BYTES
 from operators.etcd.objects.command_line import DATA_DIRECTORY
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
-from shared.testing.kubelet.kubelet import Exit, ProcessStatus
+from tests.harness.kubelet.kubelet import Exit, ProcessStatus
 from tests.unit.etcd.simulation.raft import Cluster, Disk, Users
 
 if TYPE_CHECKING:

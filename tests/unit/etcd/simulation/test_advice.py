@@ -7,9 +7,9 @@ import pytest
 from operators.etcd.api.backup import API, EtcdBackup
 from operators.etcd.operator import backups
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
-from shared.testing.harness.harness import NAMESPACE, Harness
-from shared.testing.harness.scenario import at_once, create
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.harness import NAMESPACE, Harness
+from tests.harness.scenario import at_once, create
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import AUTH, ETCD, NAME, OPTIONS, STORE, cluster, given_password, member
 from tests.support.plays import ready
 from tests.support.pod_loss import delete_now

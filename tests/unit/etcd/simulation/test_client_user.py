@@ -20,9 +20,9 @@ from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.status import conditions
 from shared.steps.passwords import ROTATE
-from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.scenario import ScenarioStep, delete, edit, later, unobserved
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.harness import NAMESPACE
+from tests.harness.scenario import ScenarioStep, delete, edit, later, unobserved
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import (
     AUTH,
     ETCD,

@@ -5,7 +5,7 @@ The guard keeps each consent with the voters that were lost, and ends it as soon
 
 from __future__ import annotations
 
-from shared.testing.harness.scenario import ScenarioStep, later, operator_down
+from tests.harness.scenario import ScenarioStep, later, operator_down
 from tests.support.etcd.scenarios import (
     ETCD,
     cluster,

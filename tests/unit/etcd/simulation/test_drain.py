@@ -11,7 +11,7 @@ from shared.kubernetes import accessors
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, POD, Obj
 from shared.status import conditions
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.drain import Drain
 from tests.support.etcd.scenarios import ETCD, MIDDLE, cluster
 

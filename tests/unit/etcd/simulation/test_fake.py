@@ -7,7 +7,7 @@ import json
 import pytest
 
 from operators.etcd.client.errors import NotInSync
-from shared.testing.harness.scenario import Unsafe
+from tests.harness.scenario import Unsafe
 from tests.support import paths
 from tests.support.etcd.recorded_conformance import SESSIONS, grow
 from tests.unit.etcd.simulation.lab import FakeLab

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET
-from shared.testing.harness.scenario import ScenarioStep, Stage, at_once, delete
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, Stage, at_once, delete
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD, NAME, cluster, member
 from tests.support.plays import ready
 from tests.support.pod_loss import delete_now

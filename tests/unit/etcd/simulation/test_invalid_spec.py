@@ -8,8 +8,8 @@ import pytest
 
 from shared.api.applied_spec import APPLIED_SPEC
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
-from shared.testing.harness.scenario import ScenarioStep, Stage, later
-from shared.testing.harness.scenario_runner import ScenarioRun
+from tests.harness.scenario import ScenarioStep, Stage, later
+from tests.harness.scenario_runner import ScenarioRun
 from tests.support.etcd.scenarios import BACKUP, ETCD, NAME, TLS, cluster, lost, recovery_confirmed
 from tests.support.plays import begun, ready, run
 

@@ -11,9 +11,9 @@ from shared.kubernetes.kinds import POD, SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki.stores import fingerprint, parsed
 from shared.pki.validity import signers
-from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.scenario import ScenarioStep, at_once, delete, edit
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.harness import NAMESPACE
+from tests.harness.scenario import ScenarioStep, at_once, delete, edit
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import AUTH, ETCD, NAME, OPTIONS, TLS, cluster, given_password, member
 from tests.support.issuing import authority
 from tests.support.plays import crossed, deleted, issued_with_new_keys, pods, ready, replaced_by_hand, signer_of

@@ -27,10 +27,10 @@ from operators.etcd.steps import (
 )
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import PASS, Apply, Step, StepOf
-from shared.testing.harness.disturbance import DISTURBANCES
-from shared.testing.harness.reference_run import ReferenceRun
-from shared.testing.harness.scenario import Scenario, Unsafe
-from shared.testing.harness.sweep import Oracle, sweep
+from tests.harness.disturbance import DISTURBANCES
+from tests.harness.reference_run import ReferenceRun
+from tests.harness.scenario import Scenario, Unsafe
+from tests.harness.sweep import Oracle, sweep
 from tests.support.etcd.scenarios import ETCD, MIDDLE, OLD, SCENARIOS, cluster, hangs, lost, member
 from tests.support.etcd.scenarios import NEW as NEWEST
 from tests.support.plays import played

@@ -7,8 +7,8 @@ import pytest
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET
 from shared.status import conditions
-from shared.testing.harness.scenario import ScenarioStep, later, unobserved
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, later, unobserved
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NEW, cluster, cut_off, member
 from tests.support.pod_loss import delete_now
 

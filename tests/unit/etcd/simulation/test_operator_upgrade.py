@@ -8,8 +8,8 @@ from operators.etcd.objects import pod
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, STATEFUL_SET, Obj
 from shared.status import conditions
-from shared.testing.harness.scenario import operator_down
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import operator_down
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD, MIDDLE, cluster, lost
 
 SMALL, LARGE = 180.0, 640.0

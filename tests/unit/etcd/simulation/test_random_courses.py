@@ -17,7 +17,7 @@ from operators.etcd.observe import Instance
 from operators.etcd.steps import backup_schedule, quorum_recovery
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS
-from shared.testing.harness.scenario import Unsafe, later
+from tests.harness.scenario import Unsafe, later
 from tests.support.course_runner import numbers, undetected
 from tests.support.etcd.scenarios import MIDDLE, member
 from tests.unit.etcd.simulation.courses import (

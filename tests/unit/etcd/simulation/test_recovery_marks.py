@@ -5,8 +5,8 @@ from __future__ import annotations
 from operators.etcd.objects.names import KEPT, SET_ASIDE
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
-from shared.testing.harness.scenario import ScenarioStep, Stage, later
-from shared.testing.harness.scenario_runner import ScenarioRun
+from tests.harness.scenario import ScenarioStep, Stage, later
+from tests.harness.scenario_runner import ScenarioRun
 from tests.support.etcd.scenarios import (
     ETCD,
     EXPANDABLE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.kubernetes import accessors
 from shared.status import conditions
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD, MIDDLE, cluster
 
 

@@ -20,12 +20,12 @@ from shared.pki.validity import signers
 from shared.status import conditions
 from shared.steps import certificates
 from shared.steps.certificates import CERTIFICATE, COPY_SETTLING
-from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
-from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe, create, later, unobserved
-from shared.testing.harness.scenario_runner import ScenarioRun, World
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.harness.sweep import sweep
+from tests.harness.disturbance import DISTURBANCES, Disturbance
+from tests.harness.harness import NAMESPACE
+from tests.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe, create, later, unobserved
+from tests.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scoreboard import Scoreboard
+from tests.harness.sweep import sweep
 from tests.support.etcd.scenarios import ETCD, GIVEN_TLS, NAME, cluster, given_certificates, replaced_certificates
 from tests.support.issuing import authority, certificate_secret
 from tests.unit.etcd.simulation.database import FakeEtcd

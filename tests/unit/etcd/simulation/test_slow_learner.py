@@ -6,8 +6,8 @@ from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD
 from shared.status import conditions
-from shared.testing.harness.scenario import ScenarioStep, later, operator_down, unobserved
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, later, operator_down, unobserved
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD, MIDDLE, cluster, member, to_etcd
 
 GIB = 2**30

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
-from shared.testing.harness.outage import status_lost
-from shared.testing.harness.scenario import ScenarioStep, later, operator_down
-from shared.testing.harness.scenario_runner import ScenarioRun
+from tests.harness.outage import status_lost
+from tests.harness.scenario import ScenarioStep, later, operator_down
+from tests.harness.scenario_runner import ScenarioRun
 from tests.support.etcd.scenarios import ETCD, cluster, lost, unmounted
 from tests.support.plays import begun, ready, run
 

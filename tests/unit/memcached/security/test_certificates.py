@@ -22,7 +22,7 @@ from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Call
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
-from shared.testing.harness.harness import NAMESPACE, Harness
+from tests.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import Fleet, certificate, der, mounted_secrets, secret, tls_secret
 from tests.unit.memcached.world import UNPAUSED, plan, pod, resource, workload_in, workload_of
 

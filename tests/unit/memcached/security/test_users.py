@@ -11,7 +11,7 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.managed_fields import applied
 from shared.kubernetes.secrets import content_of
-from shared.testing.harness.harness import NAMESPACE, Harness
+from tests.harness.harness import NAMESPACE, Harness
 from tests.unit.memcached.fake_servers import Fleet, mounted_secrets, secret
 from tests.unit.memcached.world import UNPAUSED, workload_in
 

@@ -14,8 +14,8 @@ from shared.kubernetes.ownership import MANAGED_BY, controller_of
 from shared.kubernetes.secrets import CERTIFICATE_KEY, content_of
 from shared.pki import certs
 from shared.status import conditions
-from shared.testing.api_server.requests import TargetedRequest, value_at
-from shared.testing.harness.scenario import Unsafe
+from tests.harness.api_server.requests import TargetedRequest, value_at
+from tests.harness.scenario import Unsafe
 from tests.unit.memcached.fake_servers import der
 
 if TYPE_CHECKING:

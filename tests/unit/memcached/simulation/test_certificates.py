@@ -24,8 +24,8 @@ from shared.pki.stores import authorities_of, certificates_in, issued_in
 from shared.pki.validity import signers
 from shared.status import conditions
 from shared.steps.certificates import CERTIFICATE, COPY_SETTLING
-from shared.testing.harness.scenario import ScenarioStep, Stage, apply, delete, edit, later, unobserved
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, Stage, apply, delete, edit, later, unobserved
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import ISSUED, MEMCACHED, OPTIONS, Servers, given_users, users
 from tests.unit.memcached.fake_servers import certificate, signer, tls_secret
 from tests.unit.memcached.world import UNPAUSED

@@ -7,8 +7,8 @@ import pytest
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
 from shared.status.conditions import AVAILABLE
-from shared.testing.harness.scenario import ScenarioStep, apply
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, apply
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import MEMCACHED, NAMED, Servers
 
 

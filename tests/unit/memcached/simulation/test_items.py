@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shared.kubernetes.kinds import Obj
-from shared.testing.harness.scenario import Scenario, ScenarioStep, apply, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import Scenario, ScenarioStep, apply, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import DEPLOYED, MEMCACHED, SCENARIOS, Servers
 from tests.unit.memcached.world import UNPAUSED
 

@@ -23,9 +23,9 @@ from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner
 from shared.pki.copies import CopiedCertificate
 from shared.runtime.plan import PASS, Delete, Step
 from shared.runtime.settings import Settings
-from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.reference_run import ReferenceRun
-from shared.testing.harness.scenario import (
+from tests.harness.harness import NAMESPACE
+from tests.harness.reference_run import ReferenceRun
+from tests.harness.scenario import (
     Scenario,
     ScenarioStep,
     Stage,
@@ -37,8 +37,8 @@ from shared.testing.harness.scenario import (
     pod_problem,
     unobserved,
 )
-from shared.testing.harness.scenario import apply as apply_paced
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import apply as apply_paced
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import (
     AUTH,
     BUDGET,

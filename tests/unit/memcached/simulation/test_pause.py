@@ -14,8 +14,8 @@ import pytest
 from operators.memcached.api.resource import WORKLOADS
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
-from shared.testing.harness.scenario import apply
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import apply
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import MEMCACHED, Servers
 
 UNHURRIED = dataclasses.replace(MEMCACHED, patience=0.0)

@@ -19,10 +19,10 @@ from operators.memcached.api.resource import Memcached, validate
 from operators.memcached.api.spec import MemcachedSpec
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secret_provenance import is_blank
-from shared.testing.harness.outcome import HISTORY, Outcome
-from shared.testing.harness.reference_run import ReferenceRun
-from shared.testing.harness.scenario import Scenario, apply
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.outcome import HISTORY, Outcome
+from tests.harness.reference_run import ReferenceRun
+from tests.harness.scenario import Scenario, apply
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import (
     AUTH,
     AUTOSCALING,

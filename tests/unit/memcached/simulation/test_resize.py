@@ -7,8 +7,8 @@ import pytest
 from operators.memcached.api.resource import API
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import POD, Obj
-from shared.testing.harness.scenario import apply
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import apply
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import MEMCACHED
 from tests.unit.memcached.world import UNPAUSED, workload_in
 

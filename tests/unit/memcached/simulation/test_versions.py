@@ -8,8 +8,8 @@ from operators.memcached.api.catalogue import MEMCACHED
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
 from shared.status.conditions import VULNERABLE
-from shared.testing.harness.scenario import ScenarioStep, apply, edit, lose
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, apply, edit, lose
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import MEMCACHED as SUBJECT
 from tests.support.memcached.scenarios import Servers
 

@@ -13,7 +13,7 @@ from operators.redis.migration.commands import AssignSlots, CloseSlots
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from shared.kubernetes import accessors
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, cluster
 from tests.unit.redis.simulation import atomic_migration
 from tests.unit.redis.simulation.client import Entry

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import pytest
 
 from shared.kubernetes.client import Request
-from shared.testing.faults import CALL, Crash
-from shared.testing.harness.disturbance import Disturbance
-from shared.testing.harness.outcome import HISTORY
-from shared.testing.harness.reference_run import ReferenceRun
-from shared.testing.harness.scenario import Scenario
-from shared.testing.harness.scenario_runner import ScenarioRun, World
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.harness.sweep import sweep
+from tests.harness.disturbance import Disturbance
+from tests.harness.faults import CALL, Crash
+from tests.harness.outcome import HISTORY
+from tests.harness.reference_run import ReferenceRun
+from tests.harness.scenario import Scenario
+from tests.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scoreboard import Scoreboard
+from tests.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 from tests.unit.redis.simulation.database import FakeRedis
 

@@ -10,8 +10,8 @@ from operators.redis.security.secrets import Secrets, judge, names, read
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import encoded
-from shared.testing.api_server.kinds import NAMESPACE
-from shared.testing.api_server.server import ApiServer
+from tests.harness.api_server.kinds import NAMESPACE
+from tests.harness.api_server.server import ApiServer
 from tests.unit.redis.security.rotation import GIVEN, OWN, Lab, certificate, issued, wished
 
 AUTH: Obj = {"auth": {"secretName": GIVEN}}

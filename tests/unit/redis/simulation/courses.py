@@ -25,9 +25,9 @@ from shared.kubernetes import accessors
 from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.status import conditions
-from shared.testing.harness.reference_run import panics
-from shared.testing.harness.scenario import ScenarioStep, Stage, apply, create, later, limit_turns
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.reference_run import panics
+from tests.harness.scenario import ScenarioStep, Stage, apply, create, later, limit_turns
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support import course_runner
 from tests.support.redis.scenarios import NAME, NEW, OLD, OTHER, recovery_confirmed, to_redis
 from tests.unit.redis.simulation import atomic_migration

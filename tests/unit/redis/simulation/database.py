@@ -1,7 +1,7 @@
 """Simulated Redis Cluster: server processes in pods, nodes on disks, and the bus between them.
 
 `FakeRedis` is a database of the crash harness. Its processes run where the pods run
-(`shared.testing.kubelet.kubelet`), and it answers the operator through `connect`. Nodes gossip as time passes
+(`tests.harness.kubelet.kubelet`), and it answers the operator through `connect`. Nodes gossip as time passes
 (`clock`), so the view of a node may be stale. A client writes after every event. An action that may lose an
 acknowledged write is a violation (`tests.unit.redis.simulation.guard`), which names that action.
 """
@@ -20,10 +20,10 @@ from operators.redis.client.server import PORT, Connect
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Kind, Obj
 from shared.status import conditions
-from shared.testing.api_server.requests import TargetedRequest
-from shared.testing.harness.harness import NOW
-from shared.testing.harness.scenario import Clock
-from shared.testing.kubelet.kubelet import ProcessStatus
+from tests.harness.api_server.requests import TargetedRequest
+from tests.harness.harness import NOW
+from tests.harness.kubelet.kubelet import ProcessStatus
+from tests.harness.scenario import Clock
 from tests.unit.redis.simulation import data, server, tls
 from tests.unit.redis.simulation.bus import ping
 from tests.unit.redis.simulation.client import Client, Entry

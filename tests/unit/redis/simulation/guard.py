@@ -13,8 +13,8 @@ from operator import or_
 from typing import TYPE_CHECKING
 
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
-from shared.testing.api_server.requests import TargetedRequest, value_at
-from shared.testing.harness.scenario import Unsafe
+from tests.harness.api_server.requests import TargetedRequest, value_at
+from tests.harness.scenario import Unsafe
 from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.election import REPLICATION_PING_SECONDS, is_electable
 from tests.unit.redis.simulation.ledger import Branch, Record, State, alive

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from operators.redis.client.server import Access, Endpoint, Server
-from shared.testing.harness.harness import NOW
-from shared.testing.harness.scenario import Clock
+from tests.harness.harness import NOW
+from tests.harness.scenario import Clock
 from tests.support.redis.recorded_conformance import Recorder, form
 from tests.unit.redis.simulation.client import KEYS, OLD_KEYS, Entry
 from tests.unit.redis.simulation.command_line import Command

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from operators.redis.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
-from shared.testing.harness.scenario import ScenarioStep, Stage, at_once
+from tests.harness.scenario import ScenarioStep, Stage, at_once
 from tests.support.issuing import issued
 from tests.support.redis.scenarios import NAME, REDIS, cluster
 from tests.unit.redis.simulation.database import FakeRedis

@@ -10,8 +10,8 @@ from operators.redis.slots.hash_slots import key_slot
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.status import conditions
-from shared.testing.harness.scenario import ScenarioStep, Stage, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, Stage, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import OLD, REDIS, cluster
 from tests.unit.redis.simulation.database import FakeRedis
 

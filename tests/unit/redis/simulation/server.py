@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
 from operators.redis.client.server import Access, Command, Endpoint
-from shared.testing.faults import Crash
+from tests.harness.faults import Crash
 from tests.unit.redis.simulation import cluster, data, tls
 from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.node import database_of, slot_of

@@ -10,13 +10,13 @@ from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secret_provenance import ADOPT, RECORD
 from shared.status.conditions import STALLED
-from shared.testing.harness.disturbance import Disturbance
-from shared.testing.harness.outage import Outage, disturbance, status_lost
-from shared.testing.harness.reference_run import ReferenceRun
-from shared.testing.harness.scenario import Scenario, Stage
-from shared.testing.harness.scenario_runner import ScenarioRun
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.harness.sweep import sweep
+from tests.harness.disturbance import Disturbance
+from tests.harness.outage import Outage, disturbance, status_lost
+from tests.harness.reference_run import ReferenceRun
+from tests.harness.scenario import Scenario, Stage
+from tests.harness.scenario_runner import ScenarioRun
+from tests.harness.scoreboard import Scoreboard
+from tests.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 
 pytestmark = pytest.mark.nightly

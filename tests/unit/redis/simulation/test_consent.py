@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from shared.testing.harness.scenario import ScenarioStep, Stage, later, limit_turns, operator_down
-from shared.testing.harness.scenario_runner import ScenarioRun
+from tests.harness.scenario import ScenarioStep, Stage, later, limit_turns, operator_down
+from tests.harness.scenario_runner import ScenarioRun
 from tests.support.plays import begun, begun_once, ready, run
 from tests.support.redis.scenarios import cluster, recovery_confirmed
 from tests.unit.redis.simulation.losses import (

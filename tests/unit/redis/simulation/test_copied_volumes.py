@@ -12,8 +12,8 @@ from typing import Any
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
-from shared.testing.harness.scenario import ScenarioStep, apply, create, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, apply, create, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import DISKS, NAME, OLD, REDIS, cluster
 from tests.unit.redis.simulation.database import FakeRedis
 

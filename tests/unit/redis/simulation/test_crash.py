@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shared.testing.harness.disturbance import DISTURBANCES, Disturbance
-from shared.testing.harness.outage import sample
-from shared.testing.harness.scenario import Scenario
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.harness.sweep import sweep
+from tests.harness.disturbance import DISTURBANCES, Disturbance
+from tests.harness.outage import sample
+from tests.harness.scenario import Scenario
+from tests.harness.scoreboard import Scoreboard
+from tests.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 
 COMMIT_SHARE = 3

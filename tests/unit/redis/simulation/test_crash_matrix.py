@@ -14,10 +14,10 @@ from typing import Literal
 
 import pytest
 
-from shared.testing.harness.scenario import Unsafe
-from shared.testing.harness.scenario_runner import ScenarioRun
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.harness.sweep import Failure, Oracle, Sweep
+from tests.harness.scenario import Unsafe
+from tests.harness.scenario_runner import ScenarioRun
+from tests.harness.scoreboard import Scoreboard
+from tests.harness.sweep import Failure, Oracle, Sweep
 from tests.unit.redis.simulation.database import FakeRedis
 from tests.unit.redis.simulation.moving_slots import Shape, healed, of_migration, redis_of, start_of
 

@@ -6,8 +6,8 @@ import pytest
 
 from shared.kubernetes import accessors
 from shared.status import conditions
-from shared.testing.harness.scenario import ScenarioStep
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.drain import Drain
 from tests.support.redis.scenarios import NEW, REDIS, cluster, in_memory
 

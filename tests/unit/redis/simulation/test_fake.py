@@ -8,7 +8,7 @@ import pytest
 
 from operators.redis.client.errors import Denied, Refused, Unreachable
 from operators.redis.client.server import Access, Endpoint
-from shared.testing.harness.scenario import Unsafe
+from tests.harness.scenario import Unsafe
 from tests.support import paths
 from tests.support.redis.recorded_conformance import ELECTED, FOO, SCRIPTS, SEEN
 from tests.unit.redis.simulation import atomic_migration

@@ -6,7 +6,7 @@ import pytest
 
 from operators.redis.migration import server_side
 from shared.kubernetes import accessors
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, cluster
 from tests.unit.redis.simulation import atomic_migration
 from tests.unit.redis.simulation.database import FakeRedis

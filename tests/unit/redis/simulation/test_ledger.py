@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from operators.redis.client.errors import Refused
-from shared.testing.harness.scenario import Unsafe
+from tests.harness.scenario import Unsafe
 from tests.support.redis.recorded_conformance import ELECTED, SEEN
 from tests.unit.redis.simulation.client import KEYS, OLD_KEYS, Entry
 from tests.unit.redis.simulation.guard import named_slots

@@ -11,9 +11,9 @@ from shared.kubernetes.kinds import POD, SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki.stores import fingerprint, parsed
 from shared.pki.validity import signers
-from shared.testing.harness.harness import NAMESPACE
-from shared.testing.harness.scenario import ScenarioStep, delete
-from shared.testing.harness.scenario_runner import ScenarioRun
+from tests.harness.harness import NAMESPACE
+from tests.harness.scenario import ScenarioStep, delete
+from tests.harness.scenario_runner import ScenarioRun
 from tests.support.issuing import authority
 from tests.support.plays import (
     begun_once,

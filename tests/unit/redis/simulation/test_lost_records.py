@@ -17,11 +17,11 @@ from operators.redis.observe import Observed
 from shared.kubernetes.kinds import Obj
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Plan
-from shared.testing.harness.disturbance import Disturbance
-from shared.testing.harness.outage import Change, Outage, disturbance, every, sample
-from shared.testing.harness.scenario import Scenario, Stage, Subject
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.harness.sweep import sweep
+from tests.harness.disturbance import Disturbance
+from tests.harness.outage import Change, Outage, disturbance, every, sample
+from tests.harness.scenario import Scenario, Stage, Subject
+from tests.harness.scoreboard import Scoreboard
+from tests.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, all_pods_deleted, cluster, in_memory, lost, primary_lost
 from tests.unit.redis.simulation.database import FakeRedis
 

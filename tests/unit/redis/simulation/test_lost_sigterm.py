@@ -12,8 +12,8 @@ import pytest
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import POD, Obj
-from shared.testing.harness.scenario import ScenarioStep, delete, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, delete, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.pod_loss import delete_now
 from tests.support.redis.scenarios import REDIS, cluster, in_memory, node
 from tests.unit.redis.simulation.client import Entry

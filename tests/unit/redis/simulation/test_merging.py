@@ -12,8 +12,8 @@ from operators.redis import bus_port
 from operators.redis.client.server import BUS_PORT
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, STATEFUL_SET, Obj
-from shared.testing.harness.scenario import apply, delete, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import apply, delete, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.pod_loss import delete_now
 from tests.support.redis.scenarios import NAME, NEW, OTHER, REDIS, cluster
 from tests.unit.redis.simulation.database import FakeRedis

@@ -26,9 +26,9 @@ from shared.runtime.plan import PASS, Apply, Step
 from shared.status.reasons import Reason
 from shared.steps import volumes
 from shared.steps.rolling_update import RollingUpdate
-from shared.testing.harness.disturbance import DISTURBANCES
-from shared.testing.harness.reference_run import ReferenceRun
-from shared.testing.harness.scenario import Scenario, ScenarioStep, Unsafe
+from tests.harness.disturbance import DISTURBANCES
+from tests.harness.reference_run import ReferenceRun
+from tests.harness.scenario import Scenario, ScenarioStep, Unsafe
 from tests.support.plays import played
 from tests.support.pod_loss import delete_now
 from tests.support.redis.scenarios import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from shared.kubernetes.accessors import condition
-from shared.testing.harness.scenario import ScenarioStep, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, cluster, lost, node
 from tests.unit.redis.simulation.database import FakeRedis
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.kubernetes.kinds import SECRET
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import (
     AUTH,
     REDIS,

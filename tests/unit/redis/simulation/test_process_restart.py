@@ -6,8 +6,8 @@ import pytest
 
 from operators.redis.objects import pod
 from shared.kubernetes.kinds import CONFIG_MAP, POD, Obj
-from shared.testing.harness.scenario import ScenarioStep, edit, later, operator_down, unobserved
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, edit, later, operator_down, unobserved
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, all_pods_deleted, cluster, in_memory
 from tests.unit.redis.simulation.client import Entry
 from tests.unit.redis.simulation.database import FakeRedis

@@ -6,9 +6,9 @@ import pytest
 
 from shared.kubernetes import accessors
 from shared.kubernetes.client import Request
-from shared.testing.faults import CALL, Crash
-from shared.testing.harness.scenario import ScenarioStep, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.faults import CALL, Crash
+from tests.harness.scenario import ScenarioStep, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import NAME, REDIS, cluster
 from tests.unit.redis.simulation import data
 from tests.unit.redis.simulation.database import FakeRedis

@@ -8,7 +8,7 @@ import pytest
 
 from operators.redis.steps import data_loss_recovery
 from shared.kubernetes.kinds import Obj
-from shared.testing.harness.scenario import Unsafe, later
+from tests.harness.scenario import Unsafe, later
 from tests.support.course_runner import numbers, undetected
 from tests.support.redis.scenarios import NAME, recovery_confirmed
 from tests.unit.redis.simulation.courses import (

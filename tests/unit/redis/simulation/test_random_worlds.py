@@ -21,8 +21,8 @@ from shared.kubernetes import accessors
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
-from shared.testing.harness.scenario import ScenarioStep, Stage, apply, if_present, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, Stage, apply, if_present, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import DISKS, NAME, NEW, OLD, REDIS, node
 from tests.unit.redis.simulation.database import FakeRedis
 from tests.unit.redis.simulation.node import ALL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.kubernetes import accessors
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, cluster
 from tests.unit.redis.simulation import data
 from tests.unit.redis.simulation.database import FakeRedis

@@ -10,8 +10,8 @@ import pytest
 
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
-from shared.testing.harness.scenario import apply, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import apply, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import NAME, OTHER, REDIS, addresses_swapped, cluster, lost
 from tests.unit.redis.simulation.bus import GossipEntry, Message, process_gossip
 from tests.unit.redis.simulation.client import Entry

@@ -7,8 +7,8 @@ import pytest
 from operators.redis.client.server import REPLICATION_USER
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import SECRET
-from shared.testing.harness.scenario import ScenarioStep, delete
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, delete
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import (
     AUTH,
     NAME,

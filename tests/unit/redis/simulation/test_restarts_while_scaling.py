@@ -12,12 +12,12 @@ from operators.redis.objects.names import CONFIG_MARK
 from operators.redis.steps.placement import STABLE
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import POD
-from shared.testing.harness.disturbance import Disturbance
-from shared.testing.harness.outage import Outage, disturbance, every, sample
-from shared.testing.harness.scenario import Scenario, Stage, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.harness.sweep import sweep
+from tests.harness.disturbance import Disturbance
+from tests.harness.outage import Outage, disturbance, every, sample
+from tests.harness.scenario import Scenario, Stage, later
+from tests.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scoreboard import Scoreboard
+from tests.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster
 
 COMMIT_SHARE, NIGHTLY_SHARE = 48, 5

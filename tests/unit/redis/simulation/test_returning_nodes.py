@@ -12,8 +12,8 @@ import pytest
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
-from shared.testing.harness.scenario import ScenarioStep, Stage, apply, later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import ScenarioStep, Stage, apply, later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.plays import ready, run
 from tests.support.redis.scenarios import DISKS, NAME, OLD, OTHER, REDIS, cluster, in_memory, recovery_confirmed
 from tests.unit.redis.simulation.client import Entry

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from shared.kubernetes.kinds import STATEFUL_SET
-from shared.testing.harness.disturbance import Disturbance
-from shared.testing.harness.outage import Outage, disturbance, every, sample
-from shared.testing.harness.scenario import Scenario, Stage, later
-from shared.testing.harness.scoreboard import Scoreboard
-from shared.testing.harness.sweep import sweep
+from tests.harness.disturbance import Disturbance
+from tests.harness.outage import Outage, disturbance, every, sample
+from tests.harness.scenario import Scenario, Stage, later
+from tests.harness.scoreboard import Scoreboard
+from tests.harness.sweep import sweep
 from tests.support.redis.scenarios import NAME, REDIS, cluster
 
 COMMIT_SHARE, NIGHTLY_SHARE = 48, 4

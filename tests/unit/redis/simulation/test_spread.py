@@ -8,9 +8,9 @@ import pytest
 
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
-from shared.testing.harness.scenario import later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
-from shared.testing.kubelet.kubelet import Kubelet
+from tests.harness.kubelet.kubelet import Kubelet
+from tests.harness.scenario import later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, cluster
 
 HOSTS = ("node-1", "node-2", "node-3", "node-4")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.testing.harness.scenario import later
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario import later
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, cluster
 from tests.unit.redis.simulation.moving_slots import healed, redis_of, settled
 from tests.unit.redis.simulation.node import slot_of

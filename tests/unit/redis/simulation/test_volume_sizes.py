@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
-from shared.testing.api_server.kinds import STORAGE_CLASS
-from shared.testing.harness.scenario import ScenarioStep
-from shared.testing.harness.scenario_runner import ScenarioRun, World
+from tests.harness.api_server.kinds import STORAGE_CLASS
+from tests.harness.scenario import ScenarioStep
+from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import ALONE, REDIS, cluster
 
 FAST = {"metadata": {"name": "fast"}, "provisioner": "example.com/disks", "allowVolumeExpansion": True}

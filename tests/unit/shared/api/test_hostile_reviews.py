@@ -17,7 +17,7 @@ import pytest
 
 from shared.api.admission import MAX_CREATED, VALIDATE
 from shared.observability.http_messages import Request, Response
-from shared.testing.cost import alone, bounded
+from tests.harness.cost import alone, bounded
 from tests.support.hostile_reviews import (
     ADMISSIONS,
     COSTLY,

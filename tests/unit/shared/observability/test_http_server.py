@@ -30,7 +30,7 @@ from shared.observability.http_server import (
 )
 from shared.observability.tls_buffers import TLS_BUFFER_BYTES
 from shared.pki import ca, certs
-from shared.testing.cost import bounded
+from tests.harness.cost import bounded
 
 QUICK = Limits(connections=8, requests=8, header_seconds=0.3, idle_seconds=0.6, request_seconds=0.6)
 """Limits that a test reaches quickly. One address gets half of the requests."""

@@ -35,7 +35,7 @@ from shared.pki.stores import Memory
 from shared.pki.threads import MAX_AT_ONCE
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
 from shared.runtime.process import certificates_of
-from shared.testing import cost
+from tests.harness import cost
 from tests.unit.shared.pki.replicas import HOST, LIFE, START, Cluster, configuration, made, served_by, verify
 
 NOW = datetime.now(UTC).replace(microsecond=0)

@@ -14,7 +14,7 @@ from cryptography.x509.name import _ASN1Type
 from shared.pki import ca, certs
 from shared.pki.certs import Certificate, Pair
 from shared.pki.validity import Validity, signers, validity_of
-from shared.testing import cost
+from tests.harness import cost
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

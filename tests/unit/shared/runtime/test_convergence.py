@@ -30,8 +30,8 @@ from shared.status.health import Finding, Health
 from shared.status.reasons import Reason
 from shared.status.reconciliation_pause import PAUSE
 from shared.status.verdict import Verdict
-from shared.testing.api_server.kinds import NAMESPACE as NAMESPACE_KIND
-from shared.testing.harness.harness import NAMESPACE, NOW, Harness
+from tests.harness.api_server.kinds import NAMESPACE as NAMESPACE_KIND
+from tests.harness.harness import NAMESPACE, NOW, Harness
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
 OPERATOR = "box-operator"

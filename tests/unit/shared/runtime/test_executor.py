@@ -33,8 +33,8 @@ from shared.runtime.plan import Action, Apply, Call, Delete, Evict, Patch, Plan,
 from shared.runtime.reconciler import EVICTION_RETRY_SECONDS, MAX_REPAIR_DELAY_SECONDS, MIN_FAILURES_REPORTED
 from shared.status import conditions
 from shared.status.verdict import Progress, Verdict
-from shared.testing.faults import requests
-from shared.testing.harness.harness import NAMESPACE, Harness
+from tests.harness.faults import requests
+from tests.harness.harness import NAMESPACE, Harness
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
 OPERATOR = "box-operator"

@@ -20,7 +20,7 @@ from shared.pki.rotation import CertificateOrder, Made
 from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import CertificateNotMade
 from shared.runtime.plan import Apply, Attempt, Call, Patch, WriteSecret
-from shared.testing.harness.harness import NAMESPACE
+from tests.harness.harness import NAMESPACE
 from tests.unit.shared.runtime.test_executor import BOX, BoxUnreachable, Lab
 
 BEGINS = datetime(2026, 1, 1, tzinfo=UTC)

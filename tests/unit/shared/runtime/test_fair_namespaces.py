@@ -25,7 +25,7 @@ from shared.runtime.shards import Shard
 from shared.runtime.supervisor import Supervisor
 from shared.status.events import Recorder
 from shared.status.verdict import Verdict
-from shared.testing import ApiServer
+from tests.harness import ApiServer
 from tests.support.virtual_time import in_virtual_time
 
 BOX = Kind("example.com", "v1", "Box", "boxes")

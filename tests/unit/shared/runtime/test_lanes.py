@@ -17,7 +17,7 @@ from shared.runtime.process import Lane, RunningController
 from shared.runtime.shards import Shard, shard_of
 from shared.runtime.supervisor import Supervisor
 from shared.status.events import Recorder
-from shared.testing import ApiServer
+from tests.harness import ApiServer
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
 CHANGED = Key("default", "box-777")

@@ -18,7 +18,7 @@ from shared.runtime.reconciler import Reconciler
 from shared.status.events import Recorder
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress, Verdict
-from shared.testing import ApiServer
+from tests.harness import ApiServer
 
 A, B = Key("default", "a"), Key("default", "b")
 BOX = Kind("example.com", "v1", "Box", "boxes")

@@ -19,9 +19,9 @@ from shared.observability import metrics
 from shared.runtime import reflector
 from shared.runtime.cache import Cache
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, CachedContent, Reflector
-from shared.testing import Actor, ApiServer
-from shared.testing.api_server.streams import WatchServer
-from shared.testing.faults import requests
+from tests.harness import Actor, ApiServer
+from tests.harness.api_server.streams import WatchServer
+from tests.harness.faults import requests
 
 OWNER = Key("default", "owner")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from shared.kubernetes.client import Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, LEASE
 from shared.runtime.process import Process
-from shared.testing import ApiServer
+from tests.harness import ApiServer
 from tests.support.virtual_time import in_virtual_time
 from tests.unit.shared.runtime.test_garbage import BOX, World
 

@@ -16,7 +16,7 @@ from shared.kubernetes.kinds import LEASE, Key
 from shared.runtime.leader_election import REQUESTED_BY, Leadership, Times
 from shared.runtime.shards import Election, Shard, lease_of, shard_of
 from shared.status.events import Recorder
-from shared.testing import ApiServer
+from tests.harness import ApiServer
 from tests.support.virtual_time import in_virtual_time
 
 TIMES = Times(lease_duration=1, renew_deadline=0.4, retry_period=0.05)

@@ -8,7 +8,7 @@ from operators.greeter.resource_metrics import states
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, POD, SERVICE
 from shared.status.resource_metrics import DESIRED, PAUSED, READY
-from shared.testing.harness.harness import Harness
+from tests.harness.harness import Harness
 
 
 async def test_resource_becomes_ready_and_follows_its_spec() -> None:
