@@ -14,7 +14,7 @@ ARGS     ?=#                                       more arguments: operator flag
 OPERATORS := $(patsubst operators/%/operator.py,%,$(wildcard operators/*/operator.py))
 PYTHON    := .venv/bin/python
 KUBECTL   := .venv/bin/kubectl
-CLUSTERS  := $(PYTHON) -m e2e.cluster
+CLUSTERS  := $(PYTHON) -m tools.local
 PYTEST    := $(PYTHON) -m pytest
 PARALLEL  := -n auto --dist worksteal
 # Tests of a level, and the seconds that one may take (of a commit: pyproject.toml).

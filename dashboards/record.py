@@ -19,14 +19,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from dashboards.scraping import merged, running, scrape
-from e2e.cluster import binaries
-from e2e.cluster.machine import debian, processes
-from e2e.cluster.machine.network import free_ports
-from e2e.cluster.pki import Authority
-from e2e.databases.redis_programs import EXPORTER
-from e2e.databases.redis_servers import Redis
 from operators.redis.objects.names import EXPORTER_USER as EXPORTERS_USER
 from operators.redis.security.users import Passwords
+from tools.databases.redis_programs import EXPORTER
+from tools.databases.redis_servers import Redis
+from tools.local import binaries, debian
+from tools.local.machine import processes
+from tools.local.machine.network import free_ports
+from tools.local.pki import Authority
 
 SCRAPES = Path(__file__).parent / "scrapes"
 ETCD = "3.6.16"

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from dashboards.scraping import merged, running, scrape
-from e2e.cluster.cluster import kubectl
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.machine.network import free_ports
 from shared.status.reconciliation_pause import PAUSE
+from tools.local.cluster import kubectl
+from tools.local.controlplane import ControlPlane
+from tools.local.machine.network import free_ports
 
 Obj = dict[str, Any]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from e2e.cluster.machine import processes
+from tools.local.machine import processes
 
 _BUCKET = re.compile(r'_bucket{.*le="[^+]')
 

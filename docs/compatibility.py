@@ -8,11 +8,11 @@ from pathlib import Path
 import yaml
 
 import operators
-from e2e.cluster import binaries
-from e2e.cluster.images import Image
-from e2e.databases import redis_programs
 from shared.api.catalogue import Catalogue, dotted, release_of
 from shared.runtime.operator import Operator, load
+from tools.databases import redis_programs
+from tools.local import binaries
+from tools.local.images import Image
 from tools.release.sbom import PYTHON
 
 CHART = Path(__file__).parents[1] / "charts/platform/Chart.yaml"

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from e2e.cluster.environment import forget_clusters
 from e2e.progress import Progress
 from e2e.scenarios.etcd.actions import ACTIONS, Action
 from e2e.scenarios.etcd.judge import KINDS, Verdict
 from e2e.scenarios.support.commands import local_environment, new_namespace
+from tools.local.environment import forget_clusters
 
 REPORTS = Path(tempfile.gettempdir()) / "etcd-judge"
 

@@ -22,15 +22,15 @@ from typing import Any
 from dashboards.render.page import View, load, picture
 from dashboards.render.prometheus import Prometheus as Api
 from e2e.busy import Shop
-from e2e.cluster.cluster import Cluster
-from e2e.cluster.environment import forget_clusters
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import REPOSITORY
-from e2e.cluster.release import operators
 from e2e.scenarios.support.commands import RELEASE, SYSTEM, Helm, Kubectl, Refused
 from e2e.scenarios.support.discovery import Discovery
 from e2e.scenarios.support.prometheus import Prometheus
 from e2e.scenarios.support.release import Release
+from tools.local.cluster import Cluster
+from tools.local.environment import forget_clusters
+from tools.local.errors import ClusterError
+from tools.local.paths import REPOSITORY
+from tools.local.release import operators
 
 GENERATED = REPOSITORY / "dashboards" / "generated"
 ACCOUNT = "pictures"

@@ -26,8 +26,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from e2e.cluster.environment import forget_clusters
-from e2e.cluster.errors import ClusterError
 from e2e.progress import Progress
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.cluster import VOLUMES, Cluster
@@ -39,6 +37,8 @@ from e2e.scenarios.support.commands import Kubectl, Refused, local_environment, 
 from e2e.scenarios.support.resource import crowded
 from operators.redis.objects.names import CONTAINER
 from shared.kubernetes.ownership import INSTANCE
+from tools.local.environment import forget_clusters
+from tools.local.errors import ClusterError
 
 PODS = 6
 

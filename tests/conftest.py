@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from e2e.cluster.environment import forget_clusters
 from tests.harness.cost import return_free_memory
 from tests.harness.scoreboard import Scoreboard
 from tests.support.levels import BY_NAME
+from tools.local.environment import forget_clusters
 
 _BOARD = pytest.StashKey[Scoreboard]()
 

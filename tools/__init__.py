@@ -1,5 +1,5 @@
 """Developer tools of this project. They connect to no cluster."""
 
-from e2e.cluster.environment import forget_clusters
+from tools.local.environment import forget_clusters
 
 forget_clusters()  # here, so that no tool can omit it

@@ -1,5 +1,5 @@
 """Benchmarks of the operators: `make bench`. They use the clusters that they start, and the local one."""
 
-from e2e.cluster.environment import forget_clusters
+from tools.local.environment import forget_clusters
 
 forget_clusters()  # here, so that no benchmark can omit it

@@ -15,7 +15,7 @@ from rich.table import Table
 from e2e.bench.measures import MIB, Account, Goal, Race, Run, goals, median
 from e2e.bench.output import goals_table, run
 from e2e.bench.trials import REFERENCE_WORKERS, Advance, measure_account, race
-from e2e.cluster.paths import REPOSITORY
+from tools.local.paths import REPOSITORY
 
 RESULT = REPOSITORY / ".bench" / "memcached.json"
 RATIOS = ("ratio", "ratio_of_work", "rate", "load", "cpu", "share_of_memory")

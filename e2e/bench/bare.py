@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 
 from e2e.bench.audit import Call
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.errors import ClusterError
+from tools.local.controlplane import ControlPlane
+from tools.local.errors import ClusterError
 
 METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 

@@ -20,9 +20,6 @@ from rich.console import Console
 from e2e.bench.measures import MIB, Goal
 from e2e.bench.output import goals_table, run
 from e2e.bench.subject import Subject
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import REPOSITORY
 from e2e.scenarios.etcd.versions import NEWEST_36
 from operators.etcd.operator import OPERATOR
 from shared.kubernetes.client import Kube
@@ -30,6 +27,9 @@ from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.transport import HttpTransport
 from shared.runtime.install import install_crds
+from tools.local.controlplane import ControlPlane
+from tools.local.errors import ClusterError
+from tools.local.paths import REPOSITORY
 
 RESULT = REPOSITORY / ".bench" / "certificates.json"
 

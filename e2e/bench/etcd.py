@@ -18,8 +18,8 @@ from e2e.bench.etcd_measures import Figures, Growth, Transfer, figures, goals
 from e2e.bench.etcd_trials import Bench
 from e2e.bench.measures import MIB, Goal, median, percentile
 from e2e.bench.output import goals_table, run
-from e2e.cluster.paths import REPOSITORY
 from e2e.scenarios.etcd.versions import NEWEST_36, NEWEST_37
+from tools.local.paths import REPOSITORY
 
 RESULT = REPOSITORY / ".bench" / "etcd.json"
 

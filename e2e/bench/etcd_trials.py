@@ -16,11 +16,11 @@ from typing import Any
 from e2e.bench.etcd_measures import Growth, Transfer, Upgrade, longest_pause
 from e2e.bench.measures import MIB
 from e2e.bench.resources import Resources, Starts
-from e2e.cluster import binaries
-from e2e.cluster.paths import REPOSITORY
 from e2e.scenarios.etcd.clients import Access, Connection
 from e2e.scenarios.etcd.cluster import SMALL, EtcdCluster
 from e2e.scenarios.etcd.versions import NEWEST_36, NEWEST_37
+from tools.local import binaries
+from tools.local.paths import REPOSITORY
 
 LEAD = 5.0
 """Seconds of load before and after the upgrade."""

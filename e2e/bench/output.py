@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from e2e.bench.measures import Goal
-from e2e.cluster.errors import ClusterError
+from tools.local.errors import ClusterError
 
 Results = TypeVar("Results")
 

@@ -22,8 +22,8 @@ from e2e.bench.output import goals_table, run
 from e2e.bench.redis_cluster import ClusterBench
 from e2e.bench.redis_measures import Creation, Figures, Loss, Moves, Side, figures, goals, p99
 from e2e.bench.redis_trials import Bench
-from e2e.cluster.paths import REPOSITORY
-from e2e.databases.redis_servers import NEWEST, OLDEST, Redis
+from tools.databases.redis_servers import NEWEST, OLDEST, Redis
+from tools.local.paths import REPOSITORY
 
 RESULT = REPOSITORY / ".bench" / "redis.json"
 

@@ -19,7 +19,6 @@ from rich.table import Table
 
 from e2e.bench.measures import Goal
 from e2e.bench.output import goals_table, run
-from e2e.cluster.paths import REPOSITORY
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.node_inspection import report_of, request_report
 from operators.redis.client.responses import NodeReport, digest
@@ -37,6 +36,7 @@ from operators.redis.steps.configuration import configured, live_settings
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import encoded
+from tools.local.paths import REPOSITORY
 
 SIZES = (120, 250, 500)
 """Numbers of nodes; the last one is the maximum of spec.replicas in the CRD."""

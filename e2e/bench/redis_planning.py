@@ -18,11 +18,11 @@ from rich.console import Console
 
 from e2e.bench.measures import Goal
 from e2e.bench.output import goals_table, run
-from e2e.cluster.paths import REPOSITORY
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.improvement import next_change
 from operators.redis.slots.pairing import pair
 from operators.redis.slots.placement import Location, choose_primaries
+from tools.local.paths import REPOSITORY
 
 RESULT = REPOSITORY / ".bench" / "redis-planning.json"
 

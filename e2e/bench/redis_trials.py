@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from e2e.bench.redis_measures import Race, Side
-from e2e.cluster.paths import REPOSITORY
-from e2e.databases.redis_servers import Cluster
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.workload import Kind
 from operators.redis.slots.hash_slots import SLOTS, key_slot
+from tools.databases.redis_servers import Cluster
+from tools.local.paths import REPOSITORY
 
 PIPELINE = 100
 """Keys that redis-cli moves per command (--cluster-pipeline); the fastest of the tried values."""

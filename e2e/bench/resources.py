@@ -12,11 +12,11 @@ from typing import Any
 
 from kubernetes import client, config
 
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import KUBECONFIG
 from e2e.scenarios.support.commands import Kubectl
 from e2e.scenarios.support.load import watched
 from e2e.scenarios.support.resource import Resource, conditions
+from tools.local.errors import ClusterError
+from tools.local.paths import KUBECONFIG
 
 POLL_INTERVAL_SECONDS = 0.02
 """Interval between two reads of a status."""

@@ -20,7 +20,7 @@ from e2e.bench.output import goals_table, run
 from e2e.bench.scale_faults import PROBLEMS, measure_neighbours, measure_outage
 from e2e.bench.scale_measures import Neighbours, Outage, Scale, Sharded, goals
 from e2e.bench.scale_trials import measure, measure_shards
-from e2e.cluster.paths import REPOSITORY
+from tools.local.paths import REPOSITORY
 
 RESULT = REPOSITORY / ".bench" / "scale.json"
 SIZES = {"memcached": 10_000, "etcd": 1_000, "redis": 1_000}

@@ -17,9 +17,9 @@ from e2e.bench.scale_measures import Neighbours, Outage
 from e2e.bench.scale_replicas import Replica
 from e2e.bench.scale_trials import FAILING, POLICY_SECONDS, REFUSAL, SERVER_PORT, Fleet, reported, world
 from e2e.bench.timed_operator import QUEUE_DEPTH, RECONCILES, REQUESTS, WATCH_SYNCED
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.kinds import Kind
+from tools.local.controlplane import ControlPlane
+from tools.local.machine.network import free_ports
 
 OPERATOR = "memcached"
 NEIGHBOUR = "neighbour"

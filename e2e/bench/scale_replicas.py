@@ -17,10 +17,10 @@ from e2e.bench.measures import Buckets
 from e2e.bench.scale_measures import Blocks
 from e2e.bench.service_account import USER
 from e2e.bench.timed_operator import BLOCKED, LONGEST_CPU, LONGEST_WALL
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.machine import processes
-from e2e.cluster.machine.network import free_ports
+from tools.local.controlplane import ControlPlane
+from tools.local.errors import ClusterError
+from tools.local.machine import processes
+from tools.local.machine.network import free_ports
 
 NAMESPACE = "default"
 POLL_SECONDS = 0.05

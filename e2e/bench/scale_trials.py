@@ -23,9 +23,6 @@ from e2e.bench.measures import Buckets, percentile, quantile
 from e2e.bench.scale_measures import Changes, Scale, Sharded
 from e2e.bench.scale_replicas import NAMESPACE, Replica, replicas
 from e2e.bench.timed_operator import LEADS, QUEUE_DEPTH, QUEUE_TIME, RECONCILE_TIME, RECONCILES
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import REPOSITORY
 from operators import installed
 from shared.kubernetes.client import Kube, Request
 from shared.kubernetes.credentials import load_configuration
@@ -34,6 +31,9 @@ from shared.kubernetes.kinds import EVENT, POD, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.transport import UNLIMITED, HttpTransport
 from shared.runtime.install import install_crds
 from tests.harness.kubelet.replicas import replica
+from tools.local.controlplane import ControlPlane
+from tools.local.errors import ClusterError
+from tools.local.paths import REPOSITORY
 
 NAMESPACE_KIND = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 

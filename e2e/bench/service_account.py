@@ -10,7 +10,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from e2e.bench.bare import Bare, Sent
-from e2e.cluster.controlplane import ControlPlane
+from tools.local.controlplane import ControlPlane
 
 NAMESPACE, NAME = "default", "bench-operator"
 USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"

@@ -13,12 +13,12 @@ from signal import SIGTERM
 
 from e2e.bench.measures import Buckets
 from e2e.bench.service_account import ServiceAccount
-from e2e.cluster import binaries
-from e2e.cluster.binaries import Program
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.machine import processes
-from e2e.cluster.machine.network import free_ports
-from e2e.cluster.machine.processes import Process
+from tools.local import binaries
+from tools.local.binaries import Program
+from tools.local.controlplane import ControlPlane
+from tools.local.machine import processes
+from tools.local.machine.network import free_ports
+from tools.local.machine.processes import Process
 
 REFERENCE = Program("reference", ".", ("reference",), root=Path(__file__).parent / "go")
 """An operator for Memcached on controller-runtime that does the same job."""

@@ -17,12 +17,12 @@ from e2e.bench.bare import Bare, Sent, replay
 from e2e.bench.measures import Account, Race, Run, quantile
 from e2e.bench.service_account import USER, ServiceAccount
 from e2e.bench.subject import Subject
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.errors import ClusterError
 from operators.memcached.api.resource import API
 from shared.api.crd import to_dict
 from shared.kubernetes.fair_queue import MAX_QUICK_SLOTS
 from shared.kubernetes.kinds import CRD, DEPLOYMENT, EVENT, SERVICE, Kind, Obj
+from tools.local.controlplane import ControlPlane
+from tools.local.errors import ClusterError
 
 NAMESPACE = "default"
 OWNED = (SERVICE, DEPLOYMENT)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.environment import given_kubeconfig
 from e2e.scenarios.support.commands import SYSTEM, Helm, Kubectl, new_namespace
 from e2e.scenarios.support.operator import Account, Operator, accounts
 from e2e.scenarios.support.release import Release
+from tools.local.environment import given_kubeconfig
 
 
 @pytest.fixture(scope="session")

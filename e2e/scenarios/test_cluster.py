@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.cluster import Cluster
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.machine import snapshot
-from e2e.cluster.paths import REPOSITORY
-from e2e.cluster.record import Record
 from e2e.scenarios.support.commands import until
+from tools.local.cluster import Cluster
+from tools.local.errors import ClusterError
+from tools.local.machine import snapshot
+from tools.local.paths import REPOSITORY
+from tools.local.record import Record
 
 POD_OF_EACH_NODE = """
 apiVersion: apps/v1

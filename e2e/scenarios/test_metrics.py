@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.pki import Authority
 from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.support.clients import Access, Names, tls_client, tls_secret, users
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.operator import Account, Operator
 from e2e.scenarios.support.prometheus import Prometheus, job_of
 from e2e.scenarios.support.release import Release
+from tools.local.pki import Authority
 
 pytestmark = pytest.mark.nightly
 

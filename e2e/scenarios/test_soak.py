@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.pki import Authority
 from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.support.clients import Access, Names, tls_client, tls_secret, users
 from e2e.scenarios.support.commands import Kubectl, Refused, until
 from e2e.scenarios.support.operator import Operator
+from tools.local.pki import Authority
 
 DISRUPTIONS = 30
 LOGIN = ("app", "secret")

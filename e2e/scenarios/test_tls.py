@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.pki import Authority, Pair
 from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.support.clients import Access, Names, tls_client, tls_secret
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import uids
+from tools.local.pki import Authority, Pair
 
 pytestmark = pytest.mark.nightly
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.cluster import kubectl
-from e2e.cluster.controlplane import ControlPlane
 from operators import installed
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import load_configuration
@@ -21,6 +19,8 @@ from tests.api.support.running import NAME, Operator
 from tests.api.support.world import World
 from tests.harness.api_server.kinds import NAMESPACE
 from tests.unit.memcached.fake_servers import mounted_secrets
+from tools.local.cluster import kubectl
+from tools.local.controlplane import ControlPlane
 
 Kubectl = Callable[..., str]
 

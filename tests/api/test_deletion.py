@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import POD, SERVICE, STATEFUL_SET
 from tests.api.conftest import install
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, OWNED, World
 from tests.harness.api_server.kinds import NAMESPACE
+from tools.local.controlplane import ControlPlane
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.access_review import ACCESS_REVIEW, TOKEN_REVIEW
 from shared.kubernetes.kinds import Kind
 from tests.api.conftest import Kubectl
 from tests.api.support.running import Operator
 from tests.api.support.world import World
+from tools.local.controlplane import ControlPlane
+from tools.local.machine.network import free_ports
 
 CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
 REVIEWS = (TOKEN_REVIEW.path(), ACCESS_REVIEW.path())

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.kinds import SERVICE, STATEFUL_SET, Obj
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 from tests.harness.faults import Faults, requests, writes
+from tools.local.controlplane import ControlPlane
 
 pytestmark = pytest.mark.nightly
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.machine.network import free_ports
-from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, SERVICE, Kind, Obj
 from shared.status import conditions
 from tests.api.conftest import Kubectl
 from tests.api.support.world import World
+from tools.local.controlplane import ControlPlane
+from tools.local.machine.network import free_ports
+from tools.local.paths import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 

@@ -24,9 +24,6 @@ from pathlib import Path
 import pytest
 
 from charts.values.operator import OperatorValues
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.machine.network import free_ports
-from e2e.cluster.paths import REPOSITORY
 from operators import installed
 from shared.api.admission import DEFAULT, LIMITS, VALIDATE
 from shared.kubernetes import accessors
@@ -39,6 +36,9 @@ from tests.api.support.world import World
 from tests.support.hostile_reviews import COSTLY, MARK, body_of, bombs, paths_of, replaced, sample
 from tests.support.memory_limit import MemoryLimit, memory_limit
 from tests.unit.test_hostile_content import ANY, CERTIFICATES, REDIS_CONF, TARGETS, Target
+from tools.local.controlplane import ControlPlane
+from tools.local.machine.network import free_ports
+from tools.local.paths import REPOSITORY
 
 LIMIT = int(parse_quantity(OperatorValues.model_fields["resources"].default.limits["memory"]))
 

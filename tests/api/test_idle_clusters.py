@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from operators.etcd import plan as etcd_plan
 from operators.etcd.steps import scaling
 from operators.redis import plan as redis_plan
@@ -29,6 +28,7 @@ from tests.api.support.world import World
 from tests.harness.scenario import ScenarioStep, Stage
 from tests.support.etcd import scenarios as etcd
 from tests.support.redis import scenarios as redis
+from tools.local.controlplane import ControlPlane
 
 pytestmark = pytest.mark.nightly
 

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.kinds import EVENT, LEASE, STATEFUL_SET, Obj
 from shared.runtime.reconciler import Reconciler
 from shared.runtime.supervisor import MustEnd
@@ -22,6 +21,7 @@ from tests.api.support.replicas import Replica, wait
 from tests.api.support.running import NAME, Operator
 from tests.api.support.world import World
 from tests.api.test_rights import rights
+from tools.local.controlplane import ControlPlane
 
 pytestmark = pytest.mark.nightly
 

@@ -8,13 +8,13 @@ from functools import partial
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.kinds import SECRET
 from shared.runtime import dependencies
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
 from tests.unit.memcached.fake_servers import mounted_secrets, secret
+from tools.local.controlplane import ControlPlane
 
 
 def create_secret(world: World, users: str) -> None:

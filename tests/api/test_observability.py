@@ -14,12 +14,12 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.kinds import EVENT, STATEFUL_SET
 from tests.api.support.replicas import Replica, wait
 from tests.api.support.world import MEMCACHED, World
 from tests.api.test_leadership import leader_and_standby
 from tests.support.otlp import Collector, Span, collecting
+from tools.local.controlplane import ControlPlane
 
 pytestmark = pytest.mark.nightly
 

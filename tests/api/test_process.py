@@ -16,9 +16,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.machine.network import free_ports
-from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.client import Request, Response, Transport
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import CRD, SERVICE, STATEFUL_SET
@@ -27,6 +24,9 @@ from tests.api.conftest import Kubectl
 from tests.api.support.replicas import Replica, answer, wait
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
+from tools.local.controlplane import ControlPlane
+from tools.local.machine.network import free_ports
+from tools.local.paths import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 

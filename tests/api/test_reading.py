@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from e2e.scenarios.support.commands import Kubectl, Refused
 from e2e.scenarios.support.reading import reader
 from tests.api.support.world import World
+from tools.local.controlplane import ControlPlane
 
 
 @pytest.fixture

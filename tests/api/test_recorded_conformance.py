@@ -9,8 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.cluster import binaries
-from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import Request
 from shared.kubernetes.kinds import CRD, Obj
 from tests.api.support.live import LiveServer
@@ -18,6 +16,8 @@ from tests.harness.api_server.kinds import NAMESPACE
 from tests.support import paths
 from tests.support.api_server_scenarios import SCENARIOS, WIDGET, WIDGET_CRD, replay
 from tests.support.list_pages import KINDS, OTHER, replay_pages
+from tools.local import binaries
+from tools.local.controlplane import ControlPlane
 
 RECORD = paths.RECORDED / "kubernetes/kube-apiserver.json"
 RECORDED: dict[str, list[Obj]] = json.loads(RECORD.read_text())

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
 from tests.api.conftest import install
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
+from tools.local.controlplane import ControlPlane
 
 pytestmark = pytest.mark.nightly
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import yaml
 
-from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.kinds import (
     AUTOSCALER,
     DEPLOYMENT,
@@ -22,6 +21,7 @@ from tests.api.support.running import Operator
 from tests.api.support.world import EVERYTHING, World
 from tests.api.test_taken import SPECS_REQUIRING, create_conflicting_object
 from tests.unit.memcached.fake_servers import secret
+from tools.local.paths import REPOSITORY
 
 FILES = REPOSITORY / "charts" / "memcached-operator" / "files"
 RULES = (FILES / "rules.yaml", FILES / "rules-writeSecrets.yaml")

@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.kinds import LEASE, STATEFUL_SET, Key
 from shared.runtime.reconciler import Reconciler
 from shared.runtime.shards import lease_of, shard_of
@@ -23,6 +22,7 @@ from tests.api.support.replicas import Replica, wait
 from tests.api.support.running import NAME, Operator
 from tests.api.support.world import MEMCACHED, World
 from tests.api.test_leadership import QUICK, flags
+from tools.local.controlplane import ControlPlane
 
 pytestmark = pytest.mark.nightly
 

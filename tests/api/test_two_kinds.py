@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from e2e.cluster.controlplane import ControlPlane
 from shared.api.crd import Resource
 from shared.api.spec import CustomResource, SpecModel, Status, parse
 from shared.kubernetes import accessors
@@ -31,6 +30,7 @@ from shared.status import conditions
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.world import World
+from tools.local.controlplane import ControlPlane
 
 NAME = "parent-operator"
 

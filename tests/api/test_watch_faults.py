@@ -7,12 +7,12 @@ from contextlib import suppress
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.errors import Forbidden
 from shared.kubernetes.kinds import POD, SERVICE
 from tests.api.support.gate import Gate
 from tests.api.support.running import Operator
 from tests.api.support.world import MEMCACHED, World
+from tools.local.controlplane import ControlPlane
 
 
 @pytest.fixture

@@ -21,8 +21,6 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.errors import Invalid, KubeError, Unavailable
@@ -42,6 +40,8 @@ from tests.api.support.running import NAME, Operator
 from tests.api.support.webhooks import BAD, SENTENCE, configurations, remove_rules
 from tests.api.support.world import MEMCACHED, World
 from tests.harness import Actor
+from tools.local.controlplane import ControlPlane
+from tools.local.machine.network import free_ports
 
 log = logging.getLogger(__name__)
 

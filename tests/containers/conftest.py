@@ -8,13 +8,13 @@ from contextlib import ExitStack
 import pytest
 from testcontainers.core.config import testcontainers_config
 
-from e2e.cluster.binaries import ETCD
-from e2e.databases import redis_programs
-from e2e.databases.redis_servers import DEFAULTS, REGULAR, Redis
-from e2e.databases.redis_servers import NEWEST as NEWEST_REDIS
 from tests.containers.support.daemon import answers, daemon
 from tests.containers.support.etcd_servers import NEWEST, Etcd
 from tests.containers.support.servers import VERSIONS, Servers
+from tools.databases import redis_programs
+from tools.databases.redis_servers import DEFAULTS, REGULAR, Redis
+from tools.databases.redis_servers import NEWEST as NEWEST_REDIS
+from tools.local.binaries import ETCD
 
 
 @pytest.fixture(scope="session")

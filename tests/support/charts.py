@@ -17,11 +17,11 @@ from typing import Any
 import yaml
 
 from charts.values.metadata import with_release
-from e2e.cluster import binaries
-from e2e.cluster.images import digest
-from e2e.cluster.machine.commands import run
-from e2e.cluster.paths import CACHE, REPOSITORY
-from e2e.cluster.release import CHARTS, charts_digest, update_charts
+from tools.local import binaries
+from tools.local.images import digest
+from tools.local.machine.commands import run
+from tools.local.paths import CACHE, REPOSITORY
+from tools.local.release import CHARTS, charts_digest, update_charts
 
 OPERATORS = tuple(sorted(path.name for path in CHARTS.glob("*-operator")))
 NAMES = tuple(name.removesuffix("-operator") for name in OPERATORS)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from e2e.cluster.machine.cgroups import hierarchies
+from tools.local.machine.cgroups import hierarchies
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from docs import compatibility, versions
-from e2e.databases import redis_servers
 from operators import installed
 from operators.etcd.api import catalogue as etcd
 from operators.etcd.api.resource import EtcdCluster
@@ -18,6 +17,7 @@ from shared.api.catalogue import MAX_AGE, Advisory, Catalogue, dotted, release_o
 from shared.api.spec import as_object
 from shared.runtime.operator import Operator
 from tools import catalogue_age
+from tools.databases import redis_servers
 
 CATALOGUES = [etcd.ETCD, memcached.MEMCACHED, redis.REDIS, redis.VALKEY]
 EVERYTHING = {"auth", "tls", "maxmemory-clients", "io-threads"}

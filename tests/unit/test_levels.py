@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster.paths import REPOSITORY
 from tests.support.levels import Level
 from tests.unit.tools.test_makefile import DIRECTORIES
+from tools.local.paths import REPOSITORY
 
 WORKFLOWS = REPOSITORY / ".github/workflows"
 

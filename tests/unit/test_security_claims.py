@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.kinds import EVENT, SECRET, Obj
 from tests.harness.scenario_runner import World
 from tests.unit.test_secret_provenance import OPERATORS, Operated, play, resource_of, secrets_of
+from tools.local.paths import REPOSITORY
 
 UNIT, API = "tests/unit", "tests/api"
 ACCESS, RIGHTS = f"{UNIT}/charts/test_access.py", f"{UNIT}/charts/test_compromised_operator.py"

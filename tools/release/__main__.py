@@ -13,16 +13,16 @@ from pathlib import Path
 
 import yaml
 
-from e2e.cluster import images, registry
-from e2e.cluster import release as cluster_release
-from e2e.cluster.console import Steps
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.machine import processes
-from e2e.cluster.machine.commands import run
-from e2e.cluster.machine.network import free_ports
-from e2e.cluster.paths import REPOSITORY
-from e2e.cluster.release import Helm, operators
 from tools import catalogue_age
+from tools.local import images, registry
+from tools.local import release as cluster_release
+from tools.local.console import Steps
+from tools.local.errors import ClusterError
+from tools.local.machine import processes
+from tools.local.machine.commands import run
+from tools.local.machine.network import free_ports
+from tools.local.paths import REPOSITORY
+from tools.local.release import Helm, operators
 from tools.release import changelog, charts, layout, publishing, sbom
 
 CHANGELOG = REPOSITORY / "CHANGELOG.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from e2e.cluster.errors import ClusterError
+from tools.local.errors import ClusterError
 
 UNRELEASED = "Unreleased"
 

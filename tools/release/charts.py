@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from charts.values.metadata import with_release
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.release import CHARTS, ordered_charts, update_charts
+from tools.local.errors import ClusterError
+from tools.local.release import CHARTS, ordered_charts, update_charts
 
 
 class Helm(Protocol):

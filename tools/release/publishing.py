@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from e2e.cluster import images
-from e2e.cluster.console import Steps
-from e2e.cluster.machine.commands import run
-from e2e.cluster.paths import REPOSITORY
-from e2e.cluster.release import operators
+from tools.local import images
+from tools.local.console import Steps
+from tools.local.machine.commands import run
+from tools.local.paths import REPOSITORY
+from tools.local.release import operators
 from tools.release.charts import Helm
 
 

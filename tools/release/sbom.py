@@ -13,7 +13,7 @@ from typing import Any
 
 from packaging.markers import Marker
 
-from e2e.cluster.errors import ClusterError
+from tools.local.errors import ClusterError
 
 PYTHON = "3.13"
 """Version of Python in the images, as in the Dockerfile."""

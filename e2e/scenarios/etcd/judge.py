@@ -1,6 +1,6 @@
 """etcd's own robustness tests as a judge of a cluster that the operator changes meanwhile.
 
-The program (e2e/cluster/go/judge) has the clients, the model and the checks of etcd's project, and none of this one.
+The program (tools/local/go/judge) has the clients, the model and the checks of etcd's project, and none of this one.
 Its clients put, delete, read former revisions, watch, lease and compact through each member. Afterwards it compares
 what they saw with the write-ahead logs of the members, and returns six results (`RESULTS`).
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import binaries
+from tools.local import binaries
 
 RESULTS = {
     "assumptions": "the database was empty at first, and no client had two requests at a time",

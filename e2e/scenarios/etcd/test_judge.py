@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import binaries
-from e2e.cluster.machine.network import free_ports
 from e2e.scenarios.etcd.actions import ACTIONS, LEADER_DELETED, Action
 from e2e.scenarios.etcd.judge import KINDS, Clients
 from e2e.scenarios.etcd.versions import NEWEST_36
 from e2e.scenarios.support.commands import Kubectl
 from tests.support import seeds
+from tools.local import binaries
+from tools.local.machine.network import free_ports
 
 ENOUGH_REQUESTS = 100
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from e2e.cluster.binaries import ETCD
+from tools.local.binaries import ETCD
 
 
 def _of(minor: str) -> list[str]:

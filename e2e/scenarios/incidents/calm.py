@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from e2e.cluster.pki import Authority
 from e2e.scenarios.etcd.cluster import EtcdCluster
 from e2e.scenarios.incidents.model import Calm
 from e2e.scenarios.memcached.servers import Memcached
@@ -16,6 +15,7 @@ from e2e.scenarios.support import runtime
 from e2e.scenarios.support.clients import Access, Names, tls_client, tls_secret
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.resource import Resource
+from tools.local.pki import Authority
 
 MEMORY_LIMIT_MEBIBYTES = 192
 SMALL = {"limits": {"memory": f"{MEMORY_LIMIT_MEBIBYTES}Mi"}, "requests": {"cpu": "10m", "memory": "32Mi"}}

@@ -18,8 +18,6 @@ import pytest
 from redis.crc import key_slot
 from redis.exceptions import OutOfMemoryError, RedisError
 
-from e2e.cluster.cluster import Cluster as LocalCluster
-from e2e.cluster.pki import Authority
 from e2e.scenarios.etcd.clients import NO_SPACE, Connection, Failed
 from e2e.scenarios.incidents import calm
 from e2e.scenarios.incidents.model import Fault, Scene
@@ -29,6 +27,8 @@ from e2e.scenarios.support import runtime
 from e2e.scenarios.support.commands import until
 from e2e.scenarios.support.operator import CONTAINER
 from e2e.scenarios.support.resource import crowded
+from tools.local.cluster import Cluster as LocalCluster
+from tools.local.pki import Authority
 
 MISSING_IMAGE = "memcached:no-such-version"
 

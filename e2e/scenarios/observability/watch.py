@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.release import operators
 from e2e.scenarios.support import node_metrics
 from e2e.scenarios.support.alertmanager import Alertmanager
 from e2e.scenarios.support.commands import Kubectl
@@ -23,6 +22,7 @@ from e2e.scenarios.support.discovery import Discovery
 from e2e.scenarios.support.operator import Account, Operator
 from e2e.scenarios.support.prometheus import Prometheus
 from e2e.scenarios.support.release import Release
+from tools.local.release import operators
 
 FACTOR = 60
 """Divisor of the rules' durations at the fast pace: 15 minutes in the charts are 15 seconds there.

@@ -6,9 +6,9 @@ import os
 import re
 from dataclasses import dataclass
 
-from e2e.databases import redis_programs
 from e2e.scenarios.redis.session import Access, Address
 from e2e.scenarios.support.commands import Refused, run
+from tools.databases import redis_programs
 
 REQUIRED_LINES = ("[OK] All nodes agree about slots configuration.", "[OK] All 16384 slots covered.")
 

@@ -17,7 +17,6 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
-from e2e.cluster.pki import Authority, Pair
 from e2e.scenarios.redis.cluster import Cluster
 from e2e.scenarios.redis.session import PORT, Access
 from e2e.scenarios.redis.versions import REDIS_7, REDIS_8
@@ -26,6 +25,7 @@ from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.release import Release
 from e2e.scenarios.support.resource import is_evicted
+from tools.local.pki import Authority, Pair
 
 
 @pytest.mark.nightly

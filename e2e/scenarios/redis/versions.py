@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from e2e.databases import redis_programs
+from tools.databases import redis_programs
 
 Spec = dict[str, Any]
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import yaml
 
-from e2e.cluster.machine import debian, processes
-from e2e.cluster.machine.network import free_ports
 from e2e.scenarios.support.commands import ROOT
+from tools.local import debian
+from tools.local.machine import processes
+from tools.local.machine.network import free_ports
 
 RECOMMENDED = ROOT / "docs/how-to/alertmanager.yml"
 """The configuration that docs/how-to/dashboards-and-alerts.md recommends."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from pymemcache.client.base import Client
 
-from e2e.cluster.pki import Authority, Pair
 from e2e.scenarios.support.commands import Kubectl
+from tools.local.pki import Authority, Pair
 
 TIMEOUT = 5.0
 

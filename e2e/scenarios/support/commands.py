@@ -14,9 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from e2e.cluster import binaries, images
-from e2e.cluster.cluster import Cluster
 from e2e.scenarios.support.reading import Failed, Reader, reader
+from tools.local import binaries, images
+from tools.local.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 RELEASE, SYSTEM = "platform", "platform-system"

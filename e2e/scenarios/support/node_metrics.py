@@ -16,9 +16,9 @@ from typing import Any
 
 from kubernetes import client, config
 
-from e2e.cluster.cluster import Cluster
 from e2e.scenarios.support.commands import Kubectl
 from shared.kubernetes.quantity import parse_quantity
+from tools.local.cluster import Cluster
 
 TIMEOUT_SECONDS = 3
 JOB = "nodes"

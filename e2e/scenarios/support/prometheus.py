@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.machine import debian, processes
-from e2e.cluster.machine.network import free_ports
 from e2e.scenarios.support.commands import Kubectl
+from tools.local import debian
+from tools.local.machine import processes
+from tools.local.machine.network import free_ports
 
 
 class Prometheus:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.cluster import Cluster
-from e2e.cluster.machine import cgroups
-from e2e.cluster.node import Node
 from e2e.scenarios.support.commands import Kubectl
+from tools.local.cluster import Cluster
+from tools.local.machine import cgroups
+from tools.local.node import Node
 
 LIMIT_V1, LIMIT_V2 = "blkio.throttle.write_iops_device", "io.max"
 """Files of a container's cgroup that limit its writes per second."""

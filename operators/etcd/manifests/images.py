@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from e2e.cluster import binaries
-from e2e.cluster.images import IMAGES, Image
 from operators.etcd.api.catalogue import ETCD
+from tools.local import binaries
+from tools.local.images import IMAGES, Image
 
 TAGS = {version: f"{ETCD.image}:v{version}" for version in binaries.ETCD} | {
     "3.4.13": "cnych/etcd:v3.4.13"  # the seed's name for it

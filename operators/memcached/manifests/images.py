@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from e2e.cluster.images import IMAGES, Image, debian_base
+from tools.local.images import IMAGES, Image, debian_base
 
 VERSIONS = {"forky": "1.6.45", "trixie": "1.6.38", "bookworm": "1.6.18"}
 """Versions of memcached, by the Debian suite that packages them."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from e2e.cluster.images import IMAGES, Image
-from e2e.cluster.machine import debian
-from e2e.databases import redis_programs
+from tools.databases import redis_programs
+from tools.local import debian
+from tools.local.images import IMAGES, Image
 
 TAGS = {
     (engine, version): f"{'valkey/valkey' if engine == 'valkey' else engine}:{version}"

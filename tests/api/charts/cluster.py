@@ -8,11 +8,11 @@ from pathlib import Path
 
 import yaml
 
-from e2e.cluster.cluster import kubectl
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.errors import ClusterError
 from tests.support import charts as rendering
 from tests.support.charts import NAMESPACE, Obj, Values
+from tools.local.cluster import kubectl
+from tools.local.controlplane import ControlPlane
+from tools.local.errors import ClusterError
 
 MEMCACHEDS = "memcacheds.cache.example.com"
 PLATFORM = "app.kubernetes.io/part-of=platform"

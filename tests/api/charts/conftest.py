@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from e2e.cluster.controlplane import ControlPlane
 from tests.api.charts.cluster import Cluster
 from tests.support import charts as rendering
 from tests.support import foreign_kinds
+from tools.local.controlplane import ControlPlane
 
 
 @pytest.fixture(scope="session")

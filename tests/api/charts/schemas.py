@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import binaries
-from e2e.cluster.machine.commands import run
 from tests.support.charts import Obj
+from tools.local import binaries
+from tools.local.machine.commands import run
 
 TEMPLATE = "{{ .ResourceKind }}-{{ .Group }}-{{ .ResourceAPIVersion }}.json"
 DRAFT = "http://json-schema.org/draft-04/schema#"

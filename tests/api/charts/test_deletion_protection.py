@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster.errors import ClusterError
 from tests.api.charts.cluster import IGNORE_WEBHOOK, Cluster, etcd, redis
 from tests.support.charts import NAMES, Obj
+from tools.local.errors import ClusterError
 
 pytestmark = pytest.mark.nightly
 

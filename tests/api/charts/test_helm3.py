@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster import binaries
-from e2e.cluster.machine.commands import run
 from tests.api.charts.cluster import IGNORE_WEBHOOK, Cluster, memcached
 from tests.support.charts import NAMES, NAMESPACE, OPERATORS, VARIANTS, Obj, Values, render
+from tools.local import binaries
+from tools.local.machine.commands import run
 
 pytestmark = pytest.mark.nightly
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.kinds import DEPLOYMENT
 from tests.api.charts.cluster import IGNORE_WEBHOOK, MEMCACHEDS, Cluster, etcd, memcached, redis
 from tests.api.support.running import Operator
 from tests.support.charts import EVERYTHING, NAMES, NAMESPACE, OPERATORS, Obj, Values, helm, is_hook, of_kind, render
 from tests.support.memcached.released import RELEASED_STATUS
+from tools.local.errors import ClusterError
+from tools.local.paths import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 

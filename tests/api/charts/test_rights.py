@@ -22,19 +22,19 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.cluster import kubectl
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.machine.commands import succeeds
-from e2e.cluster.machine.network import free_ports
-from e2e.cluster.machine.processes import wait_until
-from e2e.cluster.paths import REPOSITORY
 from tests.api.charts.cluster import IGNORE_WEBHOOK, MEMCACHEDS, Cluster, memcached
 from tests.api.support.live import LiveServer
 from tests.harness import Workloads
 from tests.harness.kubelet.kubelet import Exit, Kubelet, ProcessStatus
 from tests.support.charts import NAMESPACE, Obj, only, render
 from tests.support.memcached.server import Forgetting, Keeping, serving
+from tools.local.cluster import kubectl
+from tools.local.controlplane import ControlPlane
+from tools.local.errors import ClusterError
+from tools.local.machine.commands import succeeds
+from tools.local.machine.network import free_ports
+from tools.local.machine.processes import wait_until
+from tools.local.paths import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import REPOSITORY
 from tests.api.charts import schemas
 from tests.api.charts.cluster import Cluster
 from tests.support.charts import COMBINATIONS, NAMESPACE, Obj, Values, is_hook, pods, render
+from tools.local.errors import ClusterError
+from tools.local.paths import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 

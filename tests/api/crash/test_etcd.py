@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from operators.etcd.api import resource
 from operators.etcd.client.server import Access, Endpoint, Server
 from operators.etcd.operator import OPERATOR, clusters
@@ -38,6 +37,7 @@ from tests.harness.scoreboard import Scoreboard
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
 from tests.support.issuing import issued
 from tests.unit.etcd.simulation.database import FakeEtcd
+from tools.local.controlplane import ControlPlane
 
 pytestmark = pytest.mark.nightly
 

@@ -6,11 +6,11 @@ from functools import cache
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from tests.api.support.scenario_runner import SCRIPTS, LiveReferenceRun
 from tests.harness.scenario import Scenario
 from tests.harness.scoreboard import Scoreboard
 from tests.support.memcached.scenarios import SCENARIOS
+from tools.local.controlplane import ControlPlane
 
 pytestmark = pytest.mark.nightly
 

@@ -15,7 +15,6 @@ from typing import Any, cast
 
 import pytest
 
-from e2e.cluster.controlplane import ControlPlane
 from operators.redis.api import resource
 from operators.redis.client.server import Access, Connect, Endpoint, Server
 from operators.redis.operator import OPERATOR, clusters
@@ -39,6 +38,7 @@ from tests.harness.scoreboard import Scoreboard
 from tests.support.issuing import issued
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 from tests.unit.redis.simulation.database import FakeRedis
+from tools.local.controlplane import ControlPlane
 
 SELECTED = {
     "create",

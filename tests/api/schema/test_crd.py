@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import REPOSITORY
 from operators import installed
 from operators.memcached.api.spec import DEFAULT_VERSION
 from shared.api.crd import Resource
@@ -31,6 +28,9 @@ from tests.support.memcached import cases as memcached_cases
 from tests.support.memcached import changes as memcached_changes
 from tests.support.redis import cases as redis_cases
 from tests.support.redis import changes as redis_changes
+from tools.local.controlplane import ControlPlane
+from tools.local.errors import ClusterError
+from tools.local.paths import REPOSITORY
 
 CASES = {
     MEMCACHED: memcached_cases,

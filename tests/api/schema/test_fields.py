@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from e2e.cluster.controlplane import ControlPlane
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects import autoscaler, deployment, disruption_budget, service, stateful_set
 from operators.memcached.objects import pod as template
@@ -22,6 +21,7 @@ from operators.memcached.objects.names import owner
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.managed_fields import difference
 from tests.api.support.world import EVERYTHING, World
+from tools.local.controlplane import ControlPlane
 
 Edit = Callable[[Obj], Any]
 

@@ -20,7 +20,6 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from e2e.cluster.controlplane import ControlPlane
 from operators.etcd.api import backup as etcd_backup
 from operators.etcd.steps import scaling
 from shared.kubernetes.errors import NotFound, Refused, Unavailable
@@ -36,6 +35,7 @@ from tests.support import seeds
 from tests.support.etcd import backup_cases
 from tests.support.etcd.backup_cases import S3
 from tests.support.schema import spec_schema
+from tools.local.controlplane import ControlPlane
 
 ONLY = tuple(os.environ.get("LEAF_ONLY", "").split(","))
 SAMPLE = 8

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import aiohttp
 from aiohttp import web
 
-from e2e.cluster.controlplane import ControlPlane
-from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.kinds import Obj
+from tools.local.controlplane import ControlPlane
+from tools.local.machine.network import free_ports
 
 EXPIRED = {"type": "ERROR", "object": {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"}}
 """Watch event of the API server for an expired resourceVersion."""

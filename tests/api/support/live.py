@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
-from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes.client import Request, Response
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import POD, Kind, Obj
 from tests.harness import Actor, ApiServer
+from tools.local.controlplane import ControlPlane
 
 MAX_IDLE_SECONDS = 30.0
 """Seconds without a request after which the server may have closed a connection."""

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.machine.network import free_ports
-from e2e.cluster.paths import REPOSITORY
 from tests.api.support.running import NAME
+from tools.local.machine.network import free_ports
+from tools.local.paths import REPOSITORY
 
 
 @contextmanager

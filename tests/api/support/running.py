@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from e2e.cluster.machine.network import free_ports
 from operators.memcached.operator import OPERATOR, controller
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Request, Response, Transport
@@ -26,6 +25,7 @@ from shared.runtime import operator
 from shared.runtime.process import Process
 from tests.harness.faults import WRITES, Crash, Faults, strike
 from tests.unit.memcached.fake_servers import Fleet
+from tools.local.machine.network import free_ports
 
 NAME = "memcached-operator"
 

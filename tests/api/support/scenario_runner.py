@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from e2e.cluster.controlplane import ControlPlane
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import NETWORK_POLICY, POD, REPLICA_SET, Kind
@@ -26,6 +25,7 @@ from tests.harness.outcome import HISTORY, ObjectName, Operation, Outcome, Refer
 from tests.harness.reference_run import panics
 from tests.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe
 from tests.harness.sweep import Failure, Oracle, Sweep
+from tools.local.controlplane import ControlPlane
 
 QUIET = 0.5
 """Seconds without a request or an action after which a run counts as settled. Events and first retries come sooner."""

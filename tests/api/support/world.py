@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from e2e.cluster.controlplane import ControlPlane
 from operators.etcd.api import backup as etcd_backup
 from operators.etcd.api import resource as etcd
 from operators.memcached.api.resource import API
@@ -36,6 +35,7 @@ from tests.harness import Actor, Workloads
 from tests.harness.api_server.kinds import NAMESPACE
 from tests.harness.kubelet.kubelet import Processes
 from tests.unit.memcached.world import UNPAUSED
+from tools.local.controlplane import ControlPlane
 
 MEMCACHED = API.kind
 ETCD_CLUSTER, ETCD_BACKUP = etcd.API.kind, etcd_backup.API.kind

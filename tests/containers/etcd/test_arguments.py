@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from e2e.cluster.machine.network import free_ports
 from operators.etcd.api.arguments import ACCEPTED, USER_FLAGS, absent
 from operators.etcd.api.versions import Version, features
 from tests.containers.support.etcd_servers import program
 from tests.support.tls import Authority
+from tools.local.machine.network import free_ports
 
 pytestmark = pytest.mark.nightly
 

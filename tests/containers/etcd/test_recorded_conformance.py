@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import binaries
-from e2e.cluster.machine.network import free_ports
 from tests.support import paths
 from tests.support.etcd.lab import RealLab
 from tests.support.etcd.recorded_conformance import SESSIONS
+from tools.local import binaries
+from tools.local.machine.network import free_ports
 
 pytestmark = pytest.mark.nightly
 

@@ -19,8 +19,6 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.binaries import ETCD
-from e2e.cluster.machine.network import free_ports
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import VolumeStore
 from operators.etcd.api.versions import Version, features
@@ -36,6 +34,8 @@ from shared.kubernetes.kinds import Obj
 from shared.runtime.settings import Settings
 from tests.containers.support import etcd_servers
 from tests.containers.support.etcd_servers import OPEN, Node, eventually
+from tools.local.binaries import ETCD
+from tools.local.machine.network import free_ports
 
 pytestmark = pytest.mark.nightly
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from e2e.databases.redis_servers import OLDEST, OPEN, Cluster, Node, Redis
 from operators.redis.api.engine_versions import Engine, features
 from operators.redis.client.commands import execute
 from operators.redis.client.connection import connect
@@ -20,6 +19,7 @@ from operators.redis.migration.commands import AssignSlots
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from tests.containers.support.redis_moving import fill, move_with, require_whole
+from tools.databases.redis_servers import OLDEST, OPEN, Cluster, Node, Redis
 
 SLOT = 0
 

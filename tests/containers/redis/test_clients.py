@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from redis.crc import key_slot
 
-from e2e.databases.redis_servers import NEWEST, OLDEST, Client, Cluster, Node, Redis
 from e2e.scenarios.redis import cli_check
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.replication_monitor import ReplicationMonitor
 from e2e.scenarios.redis.session import Access, Address
 from e2e.scenarios.redis.workload import Kind
 from operators.redis.client.server import Server
+from tools.databases.redis_servers import NEWEST, OLDEST, Client, Cluster, Node, Redis
 
 pytestmark = pytest.mark.nightly
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from e2e.databases.redis_servers import OPEN, Redis, all_know, key_in
 from operators.redis.client.command_base import RedisCall
 from operators.redis.client.commands import (
     AddSlots,
@@ -26,6 +25,7 @@ from operators.redis.client.errors import Denied, Refused, SlotStuck, Unreachabl
 from operators.redis.client.server import Access
 from operators.redis.migration.commands import CloseSlots
 from operators.redis.slots.hash_slots import Slots
+from tools.databases.redis_servers import OPEN, Redis, all_know, key_in
 
 pytestmark = pytest.mark.nightly
 

@@ -24,13 +24,13 @@ from dashboards.promql import filled
 from dashboards.record import started_by_its_own_loader
 from dashboards.render.page import load
 from dashboards.scraping import running
-from e2e.cluster.machine import debian
-from e2e.cluster.machine.network import free_ports
-from e2e.cluster.paths import REPOSITORY
-from e2e.databases import redis_programs
-from e2e.databases.redis_servers import Cluster, Redis
 from e2e.scenarios.support.commands import until
 from e2e.scenarios.support.prometheus import Prometheus
+from tools.databases import redis_programs
+from tools.databases.redis_servers import Cluster, Redis
+from tools.local import debian
+from tools.local.machine.network import free_ports
+from tools.local.paths import REPOSITORY
 
 pytestmark = pytest.mark.nightly
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from e2e.databases import redis_programs
 from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.objects import redis_conf
 from operators.redis.objects.conf_syntax import arguments
 from tests.containers.redis.test_config import resource
+from tools.databases import redis_programs
 
 pytestmark = pytest.mark.nightly
 

@@ -17,10 +17,6 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.machine import debian, processes
-from e2e.cluster.machine.network import free_ports
-from e2e.databases import redis_programs
-from e2e.databases.redis_servers import Cluster, Node, Redis, free_port
 from operators.redis.api.directives import same
 from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster
@@ -39,6 +35,11 @@ from operators.redis.security.users import Passwords
 from shared.pki import ca, certs
 from shared.pki.certs import Pair, joined
 from shared.pki.copies import following
+from tools.databases import redis_programs
+from tools.databases.redis_servers import Cluster, Node, Redis, free_port
+from tools.local import debian
+from tools.local.machine import processes
+from tools.local.machine.network import free_ports
 
 pytestmark = pytest.mark.nightly
 

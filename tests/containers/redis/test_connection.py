@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from e2e.databases.redis_servers import OLDEST, OPEN, Redis
 from operators.redis.client import connection
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import Denied, Refused, Unreachable
@@ -17,6 +16,7 @@ from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.server import Access, Endpoint
 from shared.pki.certs import Pair
 from tests.support.tls import Authority
+from tools.databases.redis_servers import OLDEST, OPEN, Redis
 
 pytestmark = pytest.mark.nightly
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from e2e.databases.redis_programs import VERSIONS
-from e2e.databases.redis_servers import NEWEST, OLDEST, Cluster, Node, Redis, all_know, key_in
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.consistency import Death, Read, Write, violations
 from e2e.scenarios.redis.replication_monitor import ReplicationMonitor
@@ -29,6 +27,8 @@ from operators.redis.slots.hash_slots import Slots, key_slot
 from operators.redis.slots.slot_planner import Move
 from tests.containers.support.redis_killing import Killer, Point
 from tests.containers.support.redis_moving import FEW, close_arrived
+from tools.databases.redis_programs import VERSIONS
+from tools.databases.redis_servers import NEWEST, OLDEST, Cluster, Node, Redis, all_know, key_in
 
 pytestmark = pytest.mark.nightly
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from e2e.databases import redis_programs
-from e2e.databases.redis_servers import Redis
 from operators.redis.api.directives import (
     TABLE,
     BufferLimits,
@@ -29,6 +27,8 @@ from operators.redis.client.errors import Refused
 from operators.redis.client.responses import mapping
 from operators.redis.client.server import Server
 from operators.redis.objects.redis_conf import RESTART, is_live
+from tools.databases import redis_programs
+from tools.databases.redis_servers import Redis
 
 pytestmark = pytest.mark.nightly
 

@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
-from e2e.databases.redis_servers import OPEN, Cluster, Node, Redis, key_in
 from operators.redis.client.commands import Forget, Meet, TakeBack, execute
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import ForeignNodeMet, Refused
 from operators.redis.client.server import Access, Endpoint, Server
 from operators.redis.slots.hash_slots import Slots
+from tools.databases.redis_servers import OPEN, Cluster, Node, Redis, key_in
 
 pytestmark = pytest.mark.nightly
 

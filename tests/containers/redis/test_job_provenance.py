@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from e2e.databases.redis_servers import NEWEST, Redis
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import SlotStuck
 from operators.redis.client.responses import mapping
@@ -16,6 +15,7 @@ from operators.redis.migration.journal import Journal
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from tests.containers.support.redis_moving import fill, require_whole
+from tools.databases.redis_servers import NEWEST, Redis
 
 pytestmark = pytest.mark.nightly
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.databases import redis_programs
 from tests.support.redis.lab import TIMEOUT, RealLab
+from tools.databases import redis_programs
 
 pytestmark = pytest.mark.nightly
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from e2e.databases.redis_servers import OLDEST, Client, Node, Redis, all_know, key_in
 from operators.redis.client.errors import RedisError, SlotStuck, TargetFull, TargetNotReplicating, Unreachable
 from operators.redis.client.server import Access, Command
 from operators.redis.migration import big_keys
@@ -22,6 +21,7 @@ from tests.containers.redis.test_connection import tls
 from tests.containers.support.redis_cutting import Scissors
 from tests.containers.support.redis_moving import close_arrived, fill, forget, move, require_whole, writing
 from tests.support.tls import Authority
+from tools.databases.redis_servers import OLDEST, Client, Node, Redis, all_know, key_in
 
 pytestmark = pytest.mark.nightly
 

@@ -8,12 +8,12 @@ from contextlib import suppress
 
 import pytest
 
-from e2e.databases.redis_servers import OLDEST, Client, Redis
 from operators.redis.client.errors import RedisError
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from tests.containers.support.redis_killing import Killer, Point
 from tests.containers.support.redis_moving import FEW, KEYS, fill, move, move_with, require_whole
+from tools.databases.redis_servers import OLDEST, Client, Redis
 
 pytestmark = pytest.mark.nightly
 

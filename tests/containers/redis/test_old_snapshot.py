@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from e2e.databases import redis_programs
 from operators.redis.api.engine_versions import EngineName
 from operators.redis.client.commands import FailOver
 from operators.redis.client.connection import connect
@@ -18,6 +17,7 @@ from operators.redis.client.server import Access, Endpoint
 from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC
 from tests.support.redis.lab import RealLab
 from tests.support.redis.recorded_conformance import FOO, SEEN, Recorder, form
+from tools.databases import redis_programs
 
 SNAPSHOTS = {"appendonly": "no", "save": "3600 1"}
 AS_IN_A_POD = {name: value for name, value in {**DELAYED_SYNC, **AWAITED_REPLICA}.items() if "max-replicas" not in name}

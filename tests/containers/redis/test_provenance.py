@@ -7,7 +7,6 @@ import signal
 
 import pytest
 
-from e2e.databases.redis_servers import OLDEST, Client, Cluster, Node, Redis, all_know
 from operators.redis.client.commands import CancelImport, execute
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import Refused, SlotStuck, Unreachable
@@ -19,6 +18,7 @@ from operators.redis.topology.cluster_view import ClusterView
 from operators.redis.topology.provenance import Provenance, judge
 from tests.containers.support.redis_cutting import Scissors
 from tests.containers.support.redis_moving import KEYS, fill, forget, move, require_whole
+from tools.databases.redis_servers import OLDEST, Client, Cluster, Node, Redis, all_know
 
 pytestmark = pytest.mark.nightly
 

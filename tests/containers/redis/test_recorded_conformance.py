@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.databases import redis_programs
 from operators.redis.api.engine_versions import Engine, EngineName, Version, features
 from operators.redis.client.responses import fields
 from tests.support import paths
 from tests.support.redis.lab import RealLab
 from tests.support.redis.recorded_conformance import SCRIPTS, form
+from tools.databases import redis_programs
 
 pytestmark = pytest.mark.nightly
 

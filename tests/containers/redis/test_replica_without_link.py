@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.databases import redis_programs
 from operators.redis.api.engine_versions import EngineName
 from operators.redis.client.errors import Refused
 from operators.redis.client.node_inspection import inspect_node
 from tests.support.redis.lab import RealLab
 from tests.support.redis.recorded_conformance import ELECTED, FOO, SEEN, form
+from tools.databases import redis_programs
 
 assert FOO > 10922, "foo is a key of the third primary, c, whose replica is f"
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from e2e.databases import redis_programs
 from operators.redis.api.engine_versions import EngineName
 from operators.redis.client.commands import Configure, SetPasswords, execute
 from operators.redis.client.connection import connect
@@ -19,6 +18,7 @@ from operators.redis.client.responses import fields
 from operators.redis.client.server import REPLICATION_USER, Access, Endpoint
 from operators.redis.security.users import Passwords
 from tests.support.redis.lab import PORT, RealLab
+from tools.databases import redis_programs
 
 pytestmark = pytest.mark.nightly
 

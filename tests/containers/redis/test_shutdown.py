@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from e2e.databases import redis_programs
 from operators.redis.api.engine_versions import EngineName
 from operators.redis.client.commands import ShutDown
 from operators.redis.client.connection import connect
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.server import Access, Endpoint
 from tests.support.redis.lab import PORT, RealLab
+from tools.databases import redis_programs
 
 
 @pytest.mark.parametrize(

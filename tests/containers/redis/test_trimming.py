@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from e2e.databases.redis_servers import Redis, key_in
 from operators.redis.slots.hash_slots import Slots
+from tools.databases.redis_servers import Redis, key_in
 
 SLOT, KEYS = 0, 3000
 DELAY_MICROSECONDS = 1000

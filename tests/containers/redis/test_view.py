@@ -11,11 +11,11 @@ from contextlib import suppress
 
 import pytest
 
-from e2e.databases.redis_servers import Cluster, Redis
 from operators.redis.client.errors import RedisError
 from operators.redis.client.responses import NodeReport
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology.cluster_view import ClusterView
+from tools.databases.redis_servers import Cluster, Redis
 
 pytestmark = pytest.mark.nightly
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import docker
 from docker.errors import DockerException
 
-from e2e.cluster import binaries
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.machine import cgroups, debian, processes
-from e2e.cluster.paths import CACHE
+from tools.local import binaries, debian
+from tools.local.errors import ClusterError
+from tools.local.machine import cgroups, processes
+from tools.local.paths import CACHE
 
 CGROUP = "platform-containers"
 PROGRAMS = {"dockerd": "docker.io", "containerd": "containerd", "runc": "runc"}

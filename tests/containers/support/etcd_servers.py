@@ -17,14 +17,14 @@ from typing import TypeVar
 
 from testcontainers.core.container import DockerContainer
 
-from e2e.cluster import binaries
-from e2e.cluster.machine.network import free_ports
 from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.http import Wire
 from operators.etcd.client.server import Access, Endpoint, EndpointStatus, Server
 from operators.etcd.manifests import images as etcd_images
 from tests.containers.support.providing import provide
+from tools.local import binaries
+from tools.local.machine.network import free_ports
 
 NEWEST = "3.6.16"
 """Latest patch of the default minor version; tests of behavior specific to it run with no other version."""

@@ -8,7 +8,7 @@ from contextlib import closing
 import docker
 from docker.errors import APIError
 
-from e2e.cluster import archives, images
+from tools.local import archives, images
 
 
 def provide(required: Iterable[images.Image], *, own_daemon: bool) -> None:
@@ -16,7 +16,7 @@ def provide(required: Iterable[images.Image], *, own_daemon: bool) -> None:
 
     Args:
         required: images that the tests start.
-        own_daemon: whether daemon.py runs the daemon; it always gets the images of e2e/images. Another daemon uses
+        own_daemon: whether daemon.py runs the daemon; it always gets the images of tools/images. Another daemon uses
             official images if it has them or can pull them.
     """
     with closing(docker.from_env()) as client:
@@ -37,7 +37,7 @@ def _has(client: docker.DockerClient, tag: str) -> bool:
 
 
 def _load(client: docker.DockerClient, image: images.Image) -> None:
-    """Build an image of e2e/images and load it, unless the daemon has the same build."""
+    """Build an image of tools/images and load it, unless the daemon has the same build."""
     archive = images.build(image)
     (content,) = archives.contents(archive)
     if any(found.id == content.identity for found in client.images.list(image.tag)):

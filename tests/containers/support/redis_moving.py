@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from e2e.databases.redis_servers import Client, Cluster, key_in
 from operators.redis.client.commands import execute
 from operators.redis.client.connection import connect
 from operators.redis.client.server import Connect
@@ -17,6 +16,7 @@ from operators.redis.migration.commands import CloseSlots
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from tests.containers.support.redis_cutting import Scissors
+from tools.databases.redis_servers import Client, Cluster, key_in
 
 KEYS = 12
 """Number of keys per slot; more than one command migrates (`FEW`)."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from docker.errors import APIError
 from testcontainers.core.container import DockerContainer
 
-from e2e.cluster.machine.network import free_ports
 from operators.memcached.manifests import images as memcached_images
 from tests.containers.support.providing import provide
+from tools.local.machine.network import free_ports
 
 VERSIONS = tuple(sorted(memcached_images.VERSIONS.values()))
 FILES = "/etc/memcached"

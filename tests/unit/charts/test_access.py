@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.cluster.paths import REPOSITORY
 from tests.support.charts import (
     NAMESPACE,
     OPERATORS,
@@ -22,6 +21,7 @@ from tests.support.charts import (
     pods,
     render,
 )
+from tools.local.paths import REPOSITORY
 
 ROLES = ("Role", "ClusterRole")
 BINDINGS = ("RoleBinding", "ClusterRoleBinding")

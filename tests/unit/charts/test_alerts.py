@@ -11,11 +11,11 @@ import yaml
 
 from dashboards.rules.catalogue import RULES
 from dashboards.rules.files import groups
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.release import CHARTS
 from tests.support import charts as rendering
 from tests.support.charts import NAMES, Obj, of_kind, only, render
 from tests.unit.dashboards.promtool import promtool
+from tools.local.errors import ClusterError
+from tools.local.release import CHARTS
 
 
 def values(**given: Any) -> Obj:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.cluster.release import CHARTS
 from tests.support.charts import NAMES, VARIANTS, Values, render
+from tools.local.release import CHARTS
 
 SINCE = {
     ("v1", "ConfigMap"): 0,

@@ -10,8 +10,6 @@ import pytest
 import yaml
 from pydantic.alias_generators import to_camel
 
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.release import CHARTS
 from operators import installed
 from shared.api.policy import PlatformPolicy
 from shared.cli.options import parse_options, seconds
@@ -35,6 +33,8 @@ from tests.support.charts import (
     render,
 )
 from tests.support.network_policies import selects
+from tools.local.errors import ClusterError
+from tools.local.release import CHARTS
 
 
 def options_of(objects: list[Obj]) -> Options:

@@ -9,8 +9,6 @@ import pytest
 import yaml
 
 from charts.values.umbrella import create_smallest
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import REPOSITORY
 from e2e.scenarios.test_first_manifests import manifests_in
 from operators import installed
 from shared.cli.options import parse_options
@@ -29,6 +27,8 @@ from tests.support.charts import (
     render,
 )
 from tests.support.openshift import violations
+from tools.local.errors import ClusterError
+from tools.local.paths import REPOSITORY
 
 OPENSHIFT: Obj = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
 """Removes the fixed IDs, so that restricted-v2 assigns those of the namespace."""

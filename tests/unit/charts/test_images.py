@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from charts.values.metadata import with_release
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.release import CHARTS
 from operators import installed
 from tests.support import charts as rendering
 from tests.support.charts import IMAGES, NAMES, OPERATORS, Obj, Values, helm, manifest, only, pods, render
+from tools.local.errors import ClusterError
+from tools.local.release import CHARTS
 
 DIGEST = "sha256:" + 64 * "a"
 RELEASED = {name: f"ghcr.example.com/acme/{name}-operator@{DIGEST}" for name in NAMES}

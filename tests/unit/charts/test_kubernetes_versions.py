@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from docs.compatibility import older_minors
-from e2e.cluster.paths import REPOSITORY
-from e2e.cluster.release import CHARTS
 from tests.support import kubernetes_types
 from tests.support.charts import OPERATORS, VARIANTS, render
 from tests.support.kubernetes_types import problems, types_of
+from tools.local.paths import REPOSITORY
+from tools.local.release import CHARTS
 
 GOLDEN = sorted((REPOSITORY / "tests" / "unit").glob("*/objects/golden/*/objects.yaml"))
 

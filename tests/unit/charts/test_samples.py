@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster.paths import REPOSITORY
 from operators import installed
 from operators.etcd.api.spec import EtcdClusterSpec
 from operators.memcached.api.spec import MemcachedSpec
@@ -16,6 +15,7 @@ from shared.api.admission import AdmissionRequest, _validate
 from shared.api.policy import PlatformPolicy, governed
 from shared.api.spec import SpecModel
 from tests.support.redis.cases import SEED, SEED_POD
+from tools.local.paths import REPOSITORY
 
 SAMPLES = REPOSITORY / "samples"
 FILES = sorted(SAMPLES.rglob("*.yaml"))

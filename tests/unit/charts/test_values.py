@@ -13,11 +13,11 @@ import yaml
 
 from charts.values.__main__ import write
 from charts.values.charts import CHARTS as MODELS
-from e2e.cluster import binaries
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.machine.commands import run
-from e2e.cluster.release import CHARTS
 from tests.support.charts import NAMES, OPERATORS, Obj, Values, manifest, render
+from tools.local import binaries
+from tools.local.errors import ClusterError
+from tools.local.machine.commands import run
+from tools.local.release import CHARTS
 
 WITH_VALUES = [*OPERATORS, "platform"]
 TYPO = "tpyo"

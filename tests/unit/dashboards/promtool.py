@@ -12,7 +12,7 @@ from typing import Any
 
 from dashboards.rules.files import groups
 from dashboards.rules.model import Alert, Group, Recording, RuleSet
-from e2e.cluster.machine import debian
+from tools.local import debian
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

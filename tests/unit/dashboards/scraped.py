@@ -10,9 +10,9 @@ from threading import Thread
 from typing import Any
 
 from dashboards.render.prometheus import Prometheus as Api
-from e2e.cluster.paths import REPOSITORY
 from e2e.scenarios.support.commands import until
 from e2e.scenarios.support.prometheus import Prometheus
+from tools.local.paths import REPOSITORY
 
 SCRAPES = REPOSITORY / "dashboards/scrapes"
 RECORDED = ("etcd", "memcached", "redis")

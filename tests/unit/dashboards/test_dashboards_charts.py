@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dashboards.catalogue import DASHBOARDS
-from e2e.cluster.paths import REPOSITORY
 from tests.support.charts import CHOICES, EVERYTHING, NAMES, NAMESPACE, Obj, Values, helm, of_kind, render
+from tools.local.paths import REPOSITORY
 
 ON: Obj = {"metrics": {"dashboards": {"enabled": True}}}
 MAX_RELEASE_BYTES = 700_000

@@ -14,8 +14,8 @@ import yaml
 from dashboards.catalogue import DASHBOARDS
 from dashboards.compose import operators
 from dashboards.contract import SCRAPES, Recorded
-from e2e.cluster.machine import debian
-from e2e.cluster.paths import REPOSITORY
+from tools.local import debian
+from tools.local.paths import REPOSITORY
 
 COMPOSE: dict[str, Any] = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]

@@ -17,8 +17,8 @@ from dashboards.render.fields import COLOURS, Json, ValueFormat, cells, columns,
 from dashboards.render.page import CAPTION, HEAD, MARGIN, ROW, View, answers, load, picture
 from dashboards.render.prometheus import Prometheus, QueryFailed, Series
 from dashboards.render.units import scale, shown
-from e2e.cluster.machine.network import free_ports
 from tests.unit.dashboards import scraped
+from tools.local.machine.network import free_ports
 
 GENERATED = program.GENERATED
 

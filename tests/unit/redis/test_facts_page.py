@@ -9,7 +9,6 @@ from functools import cache
 
 import pytest
 
-from e2e.cluster.paths import REPOSITORY
 from operators.redis.api.status import FormingNode, PlacementAttempt, RecordedNode, RecoveryStatus
 from operators.redis.client.responses import Follower, Node, NodeReport
 from operators.redis.instance import Instance
@@ -21,6 +20,7 @@ from operators.redis.volume_record import VolumeRecord
 from shared.api.spec import SpecModel
 from shared.kubernetes.secret_provenance import RECORD
 from shared.status.reasons import COMMON
+from tools.local.paths import REPOSITORY
 
 RECORDS = (RecordedNode, RecordedMove, Doubt, RecordedJob, RecoveryStatus, FormingNode, PlacementAttempt)
 """Records in the status that plans and calls read."""

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from e2e.cluster.paths import REPOSITORY
 from operators.redis.plan import Planner
 from shared.runtime.plan import Step
 from shared.status.reasons import Reason
 from tests.unit.redis.world import NOW, SETTINGS, formed, world
+from tools.local.paths import REPOSITORY
 
 PLANNER = Planner(SETTINGS)
 CHAINS = PLANNER._heal()

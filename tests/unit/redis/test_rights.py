@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster.paths import REPOSITORY
 from shared.kubernetes.kinds import Obj
 from tests.harness.api_server.kinds import STORAGE_CLASS
 from tests.harness.api_server.request_log import Write
@@ -16,6 +15,7 @@ from tests.harness.faults import CALL
 from tests.harness.scenario import Scenario, ScenarioStep
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster
+from tools.local.paths import REPOSITORY
 
 RULES = REPOSITORY / "charts" / "redis-operator" / "files" / "rules.yaml"
 

@@ -10,13 +10,13 @@ import yaml
 
 from dashboards.rules.catalogue import RULES
 from dashboards.rules.model import Severity
-from e2e.cluster.machine import debian
 from e2e.scenarios.incidents.catalogue import INCIDENTS, NOT_STAGED
 from e2e.scenarios.incidents.model import Incident
 from e2e.scenarios.incidents.tiles import panel_of
 from e2e.scenarios.observability.watch import TRUE_HERE
 from e2e.scenarios.support.alertmanager import RECOMMENDED, adapted
 from shared.status import reasons
+from tools.local import debian
 
 SEVERITIES: dict[str, Severity] = {alert.name: alert.severity for rules in RULES.values() for alert in rules.alerts}
 HEALTH = {"Available", "Degraded", "Observed", "Ready", "Stalled", "Reconciling", "Vulnerable"}

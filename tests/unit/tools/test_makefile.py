@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 import pytest
 
-from e2e.cluster.paths import REPOSITORY
+from tools.local.paths import REPOSITORY
 
 DIRECTORIES = {
     "test-unit": "tests/unit",

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.cluster import binaries, registry
-from e2e.cluster.errors import ClusterError
-from e2e.cluster.paths import REPOSITORY
-from e2e.cluster.release import operators
+from tools.local import binaries, registry
+from tools.local.errors import ClusterError
+from tools.local.paths import REPOSITORY
+from tools.local.release import operators
 from tools.release import __main__ as release
 from tools.release import changelog, charts, layout, sbom
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.cluster import binaries
-from e2e.cluster.machine import debian
-from e2e.cluster.paths import REPOSITORY
-from e2e.cluster.release import operators
+from tools.local import binaries, debian
+from tools.local.paths import REPOSITORY
+from tools.local.release import operators
 from tools.release import __main__ as release
 
 FILES = sorted((REPOSITORY / ".github/workflows").glob("*.yml"))

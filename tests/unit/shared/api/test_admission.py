@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from e2e.cluster.machine.network import free_ports
 from shared.api.admission import (
     DEFAULT,
     LIMITS,
@@ -32,6 +31,7 @@ from shared.api.spec import Admission, Review
 from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import http_server
 from shared.observability.http_messages import Request
+from tools.local.machine.network import free_ports
 
 KIND = Kind("example.com", "v1", "Cup", "cups")
 

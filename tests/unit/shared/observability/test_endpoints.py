@@ -12,13 +12,13 @@ from contextlib import AsyncExitStack
 import aiohttp
 import pytest
 
-from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.access_review import MAX_VERDICTS, VERDICT_MAX_AGE_SECONDS, Guard
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import Obj
 from shared.observability import endpoints, http_server, profiling
 from shared.observability.http_server import Limits, Route
+from tools.local.machine.network import free_ports
 
 PATH = "/metrics"
 

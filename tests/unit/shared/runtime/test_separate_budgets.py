@@ -13,7 +13,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from e2e.cluster.machine.network import free_ports
 from shared.kubernetes.access_review import REVIEW_TIMEOUT_SECONDS, Guard
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import Configuration
@@ -23,6 +22,7 @@ from shared.observability import endpoints, http_server
 from shared.observability.http_server import Limits, Route
 from shared.runtime.leader_election import Leadership, Times
 from shared.status.events import Recorder
+from tools.local.machine.network import free_ports
 
 TIMES = Times(lease_duration=6, renew_deadline=4.0, retry_period=0.2)
 

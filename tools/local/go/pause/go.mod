@@ -1,0 +1,3 @@
+module example.com/platform/tools/local/go/pause
+
+go 1.26.0
