@@ -18,6 +18,8 @@ CLUSTERS  := $(PYTHON) -m tools.local
 PYTEST    := $(PYTHON) -m pytest
 PARALLEL  := -n auto --dist worksteal
 # Tests of a level, and the seconds that one may take (of a commit: pyproject.toml).
+# pytest runs the files that ARGS names, or else these directories.
+unless_named = $(if $(filter tests/% e2e/%,$(ARGS)),,$(1))
 SELECTED   = --level $(LEVEL) $(TIMEOUT_$(LEVEL):%=--timeout %)
 TIMEOUT_nightly := 900
 TIMEOUT_weekly  := 3600
@@ -82,16 +84,16 @@ test-weekly: ## Run test with LEVEL=weekly: all tests, and some API tests on the
 
 test-unit: .venv ## Run unit tests, with an in-memory API server; needs no root (LEVEL)
 	@echo "==> unit tests"
-	@$(PYTEST) $(PARALLEL) tests/unit $(SELECTED) $(ARGS)
+	@$(PYTEST) $(PARALLEL) $(call unless_named,tests/*/unit tests/*/simulation) $(SELECTED) $(ARGS)
 
 test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no nodes); needs no root (KUBERNETES, LEVEL)
 	@echo "==> API tests, Kubernetes $(KUBERNETES)"
 	@$(CLUSTERS) build $(SERVERS)
-	@$(PYTEST) $(PARALLEL) tests/api $(SELECTED) $(ARGS)
+	@$(PYTEST) $(PARALLEL) $(call unless_named,tests/*/api) $(SELECTED) $(ARGS)
 
 test-containers: .venv ## Run tests on real databases, in a running Docker or one that the tests start (needs root) (LEVEL)
 	@echo "==> container tests"
-	@$(PYTEST) tests/containers $(SELECTED) $(ARGS)
+	@$(PYTEST) $(call unless_named,tests/*/containers) $(SELECTED) $(ARGS)
 
 # The test of the cluster removes it and checks for leftovers, so it runs last, in a separate session. It is skipped if
 # the cluster was already running, because a user may have data in it. The higher levels need every version. Some tests
@@ -100,7 +102,7 @@ test-e2e: .venv ## Run end-to-end tests on the local cluster; test its removal u
 	@echo "==> end-to-end tests"
 	@was_up=$$($(CLUSTERS) kubeconfig 2> /dev/null || true); \
 	$(MAKE) --no-print-directory up $(if $(ARGS)$(filter commit,$(LEVEL)),,VERSIONS=all); \
-	$(PYTEST) e2e/scenarios --ignore e2e/scenarios/test_cluster.py --timeout 900 $(SELECTED) $(ARGS); \
+	$(PYTEST) $(call unless_named,e2e/scenarios) --ignore e2e/scenarios/test_cluster.py --timeout 900 $(SELECTED) $(ARGS); \
 	if [ -n "$$was_up" ]; then echo "The cluster was already running and keeps running, so make down is not tested."; \
 	else $(PYTEST) e2e/scenarios/test_cluster.py; fi
 

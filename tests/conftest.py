@@ -1,14 +1,17 @@
-"""Environment, memory and charts of all tests; counts of the crash harness over all worker processes; Hypothesis."""
+"""Environment, memory, messages, charts and Docker of all tests; counts of the crash harness; Hypothesis."""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests.harness import declared_messages
 from tests.harness.cost import return_free_memory
 from tests.harness.scoreboard import Scoreboard
 from tests.support.levels import BY_NAME
@@ -32,6 +35,37 @@ def pytest_collection_finish() -> None:
     """Search for garbage seldom, and never among modules and tests: worlds have many objects that live for a test."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _messages_are_noted() -> Iterator[None]:
+    with declared_messages.noted():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _every_message_is_declared(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Check the messages of a test whose operator runs in this thread."""
+    declared_messages.forget()
+    yield
+    if {"unit", "simulation"}.intersection(request.path.parts):
+        declared_messages.require_none()
+
+
+@pytest.fixture(scope="session")
+def own_daemon() -> Iterator[bool]:
+    """Ensure that Docker is running; return whether the tests started the daemon."""
+    from testcontainers.core.config import testcontainers_config
+
+    from tests.support.containers.daemon import answers, daemon
+
+    with ExitStack() as stack:
+        started = not answers()
+        if started:
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.setenv("DOCKER_HOST", stack.enter_context(daemon()))
+        testcontainers_config.ryuk_disabled = True  # Ryuk would have to be pulled; context managers stop all containers
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,1 @@
-"""Developer tools of this project. They connect to no cluster."""
-
-from tools.local.environment import forget_clusters
-
-forget_clusters()  # here, so that no tool can omit it
+"""Developer tools of this project, and the local cluster. Only the latter connects to one."""

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 
 import operators
 from shared.api.catalogue import MAX_AGE
+from tools.local.environment import forget_clusters
 
 
 def outdated(today: date) -> list[str]:
@@ -30,6 +31,7 @@ def main(arguments: list[str]) -> int:
     Args:
         arguments: the day of the release, as YYYY-MM-DD; empty for today.
     """
+    forget_clusters()
     found = outdated(date.fromisoformat(arguments[0]) if arguments else datetime.now(UTC).date())
     sys.stdout.write("\n".join(found or ["The catalogues of versions are recent enough for a release."]) + "\n")
     return bool(found)

@@ -12,6 +12,7 @@ from dashboards.rules import __main__ as rules
 from docs import __main__ as docs
 from docs import compatibility, reasons, versions
 from shared.api import crd, reference
+from tools.local.environment import forget_clusters
 
 PROJECT = Path(__file__).parents[1]
 
@@ -35,5 +36,11 @@ def write(project: Path) -> None:
     (project / "docs/reference/compatibility.md").write_text(compatibility.to_markdown())
 
 
+def main(arguments: list[str]) -> None:
+    """Write the generated files below the directory that is named, or below this project."""
+    forget_clusters()
+    write(Path(*arguments) if arguments else PROJECT)
+
+
 if __name__ == "__main__":
-    write(Path(sys.argv[1]) if len(sys.argv) > 1 else PROJECT)
+    main(sys.argv[1:])

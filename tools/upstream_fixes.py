@@ -16,6 +16,7 @@ from pathlib import Path
 
 import operators
 from shared.api.catalogue import Catalogue, dotted
+from tools.local.environment import forget_clusters
 
 CACHE = Path.home() / ".cache" / "platform" / "upstream"
 """Directory of copies of the engines' repositories: commits without files."""
@@ -95,6 +96,7 @@ def _git(directory: Path, *arguments: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the commits; return the exit code."""
+    forget_clusters()
     known = {each.engine: each for operator in operators.installed() for each in operator.catalogues}
     parser = argparse.ArgumentParser(prog="upstream_fixes", description="List commits that look like security fixes.")
     parser.add_argument("engine", choices=sorted(known))

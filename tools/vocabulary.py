@@ -22,6 +22,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.local.environment import forget_clusters
+
 ROOT = Path(__file__).parents[1]
 
 MAX_WORDS = 40
@@ -80,7 +82,7 @@ SUFFIXES = {".md", ".yaml", ".yml", ".tpl", ".txt", ".toml", ".go", ".sh", ".tmp
 NAMES = {"Makefile", "Dockerfile", "Containerfile", ".editorconfig", "run"}
 SKIPPED = re.compile(
     r"^(locks/|docs/pictures/|tests/recorded/|tests/released/|tools/vocabulary\.py|charts/.*\.tgz|dashboards/.*\.json)"
-    r"|tests/unit/tools/test_vocabulary\.py|(go\.sum|go\.mod|LICENSE)$"
+    r"|tests/platform/unit/tools/test_vocabulary\.py|(go\.sum|go\.mod|LICENSE)$"
 )
 """Not prose of the project: locks, pictures, recordings of other programs, generated dashboards (the lint reads their
 sources), and this list."""
@@ -281,6 +283,7 @@ def tracked(*below: str) -> list[Path]:
 
 
 def main(arguments: list[str]) -> int:
+    forget_clusters()
     findings = sorted(check(tracked(*arguments)), key=lambda each: (each.path, each.line))
     for finding in findings:
         sys.stdout.write(f"{finding}\n")

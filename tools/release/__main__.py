@@ -17,6 +17,7 @@ from tools import catalogue_age
 from tools.local import images, registry
 from tools.local import release as cluster_release
 from tools.local.console import Steps
+from tools.local.environment import forget_clusters
 from tools.local.errors import ClusterError
 from tools.local.machine import processes
 from tools.local.machine.commands import run
@@ -31,6 +32,7 @@ DIST = REPOSITORY / "dist"
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; an error names the problem and its fix."""
+    forget_clusters()
     options = _parser().parse_args(arguments)
     try:
         options.command(options)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 
+from tools.local.environment import forget_clusters
 from tools.scaffold.scaffold import ScaffoldError, new_kind, new_operator
 
 
 def main(arguments: list[str]) -> int:
     """Write the files of a new operator or kind; return the exit code."""
+    forget_clusters()
     try:
         match arguments:
             case ["operator", name]:

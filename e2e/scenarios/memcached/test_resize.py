@@ -46,7 +46,7 @@ def resized(cache: Memcached, kubectl: Kubectl, cpu: str, memory: str, servers: 
 
 def test_servers_keep_their_items_when_cpu_and_memory_change(kubectl: Kubectl) -> None:
     if kubectl.server_minor < 33:
-        pytest.skip("Kubernetes before 1.33 cannot resize pods: they are replaced (tests/api/test_resize.py)")
+        pytest.skip("Kubernetes before 1.33 cannot resize pods: they are replaced (tests/platform/api/test_resize.py)")
     cache = Memcached.create(
         kubectl, "cache", size=2, resources={"requests": {"cpu": "50m"}, "limits": {"memory": "200Mi"}}
     )

@@ -2,7 +2,7 @@
 
 Source: src/config.c of redis 6.2, 7.0, 7.2, 7.4, 8.0, 8.2, 8.6 and 8.10, and of valkey 7.2, 8.0, 8.1, 9.0 and 9.1; the
 release notes of redis 8.4 and 8.8; sdssplitargs in src/sds.c; memtoull in src/util.c.
-tests/containers/redis/test_directives.py compares the table with real servers.
+tests/redis/containers/test_directives.py compares the table with real servers.
 
 `KNOWN` covers every line of the catalogue, so that a wrong value is refused for each of them. Later versions may have
 directives and words that the table lacks: the server decides about them. A directive that came with a patch release

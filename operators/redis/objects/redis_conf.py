@@ -3,7 +3,7 @@
 Directives that running servers accept are sent with CONFIG SET (`live`); a digest of the others is in the pod
 template, so that a change restarts the pods (`digest`). Which are which was tested with redis 7.0.15, 8.0.2, 8.2.3,
 8.6.3 and 8.10.2 and with valkey 8.1.1 and 9.1.2, and read in src/config.c of redis 6.2.14;
-tests/containers/redis/test_config.py repeats the test.
+tests/redis/containers/test_config.py repeats the test.
 """
 
 from __future__ import annotations

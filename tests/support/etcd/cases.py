@@ -1,6 +1,6 @@
 """Specs that the EtcdCluster CRD accepts and refuses, one refused for every constraint.
 
-The unit tests check them with the operator's own validation, `tests/api` with a real API server.
+The unit tests check them with the operator's own validation, `tests/platform/api` with a real API server.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
+from tests.etcd.simulation.database import FakeEtcd
 from tests.harness.disturbance import Disturbance
 from tests.harness.outage import Change, Outage, disturbance, every, status_lost
 from tests.harness.scenario import Stage, later
-from tests.unit.etcd.simulation.database import FakeEtcd
 
 
 def _etcd(act: Callable[[FakeEtcd], object]) -> Change:

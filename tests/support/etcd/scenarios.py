@@ -1,4 +1,4 @@
-"""Scenarios of an EtcdCluster for the crash harness: in memory (`tests/unit`) and on an API server (`tests/api`)."""
+"""Scenarios of an EtcdCluster for the crash harness: in memory, and on an API server (`tests/platform/api/crash`)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.steps.passwords import ROTATE
+from tests.etcd.simulation.database import FakeEtcd
 from tests.harness.harness import NAMESPACE
 from tests.harness.scenario import (
     Scenario,
@@ -43,7 +44,6 @@ from tests.harness.scenario import (
 from tests.support.attributes_class import attributes_class
 from tests.support.issuing import certificate_secret, issued
 from tests.support.pod_loss import delete_now, pods_and_volumes_lost
-from tests.unit.etcd.simulation.database import FakeEtcd
 
 OPTIONS = parse_options("etcd-operator", "etcd", ["--agent-image", "example.com/etcd-operator:1"], {})
 

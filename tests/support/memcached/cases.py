@@ -1,6 +1,6 @@
 """Specs that the Memcached CRD accepts, specs that it rejects (one for every constraint), and a change of each field.
 
-The unit tests check them with the operator's own validation, and `tests/api` with a real API server.
+The unit tests check them with the operator's own validation, and `tests/platform/api` with a real API server.
 """
 
 from __future__ import annotations

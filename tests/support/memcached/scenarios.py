@@ -1,4 +1,4 @@
-"""Scenarios of a Memcached for the crash harness: in memory (`tests/unit`) and on an API server (`tests/api`)."""
+"""Scenarios of a Memcached for the crash harness: in memory, and on an API server (`tests/platform/api/crash`)."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from tests.harness.scenario import (
     unobserved,
 )
 from tests.harness.scenario import apply as apply_resource
+from tests.memcached.simulation.guard import Guard
+from tests.memcached.unit.fake_servers import Connected, Fleet, certificate, secret, tls_secret
+from tests.memcached.unit.world import UNPAUSED
 from tests.support.issuing import issued
 from tests.support.memcached.clients import Clients
 from tests.support.memcached.released import RELEASED_STATUS, released_deployment
-from tests.unit.memcached.fake_servers import Connected, Fleet, certificate, secret, tls_secret
-from tests.unit.memcached.simulation.guard import Guard
-from tests.unit.memcached.world import UNPAUSED
 
 OPTIONS = parse_options("memcached-operator", "memcached", ["--agent-image", "example.com/memcached-operator:1"], {})
 

@@ -1,6 +1,6 @@
 """Specs that the RedisCluster CRD accepts and rejects, with a rejected one for every constraint.
 
-Unit tests check them with the operator's validation, `tests/api` with a real API server.
+Unit tests check them with the operator's validation, `tests/platform/api` with a real API server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scenarios of a RedisCluster for the crash harness, in memory (`tests/unit`) and on an API server (`tests/api`)."""
+"""Scenarios of a RedisCluster for the crash harness: in memory, and on an API server (`tests/platform/api/crash`)."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from tests.harness.scenario import (
     operator_down,
     unobserved,
 )
+from tests.redis.simulation.database import FakeRedis
+from tests.redis.simulation.guard import Loss
 from tests.support.attributes_class import attributes_class
 from tests.support.issuing import issued
 from tests.support.pod_loss import delete_now, pods_and_volumes_lost
-from tests.unit.redis.simulation.database import FakeRedis
-from tests.unit.redis.simulation.guard import Loss
 
 OPTIONS = parse_options("redis-operator", "redis", [], {})
 

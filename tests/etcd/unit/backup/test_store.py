@@ -1,0 +1,261 @@
+"""Contract of a snapshot store, for a volume and a bucket alike, and the errors of each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+
+from operators.etcd.backup import s3
+from operators.etcd.backup.store import (
+    BLOCK_BYTES,
+    AccessDenied,
+    BucketMissing,
+    SnapshotMissing,
+    SnapshotStore,
+    StoreError,
+    StoreFull,
+    StoreRefused,
+    StoreUnreachable,
+)
+from operators.etcd.backup.volume import Volume
+from tests.etcd.unit.backup.conftest import bucket_of
+from tests.etcd.unit.backup.states import names_in
+from tests.support.object_store import ObjectStore
+
+LONG = os.urandom(2 * BLOCK_BYTES + 4711)
+
+
+def blocks_of(content: bytes) -> list[bytes]:
+    return [content[at : at + BLOCK_BYTES] for at in range(0, len(content), BLOCK_BYTES)]
+
+
+async def keep(store: SnapshotStore, name: str, content: bytes) -> None:
+    async with store.draft(name) as draft:
+        for block in blocks_of(content):
+            await draft.write(block)
+        await draft.keep()
+
+
+async def content_of(store: SnapshotStore, name: str) -> bytes:
+    return b"".join([block async for block in store.blocks(name)])
+
+
+@pytest.mark.parametrize("content", [b"", b"short", LONG, LONG[:BLOCK_BYTES], LONG[: 2 * BLOCK_BYTES]])
+async def test_stored_file_can_be_read(store: SnapshotStore, content: bytes) -> None:
+    await keep(store, "demo-1/a.db", content)
+    assert await content_of(store, "demo-1/a.db") == content
+    assert await store.names("demo-1") == ["demo-1/a.db"]
+
+
+async def test_range_of_a_file_can_be_read(store: SnapshotStore) -> None:
+    await keep(store, "a.db", LONG)
+    assert await store.read("a.db", BLOCK_BYTES - 3, 10) == LONG[BLOCK_BYTES - 3 : BLOCK_BYTES + 7]
+    assert await store.read("a.db", len(LONG) - 5, 100) == LONG[-5:]
+    assert await store.read("a.db", len(LONG), 100) == b""
+
+
+async def test_abandoned_draft_leaves_no_file(store: SnapshotStore) -> None:
+
+    async def give_up() -> None:
+        async with store.draft("demo-1/a.db") as draft:
+            for block in blocks_of(LONG):
+                await draft.write(block)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await give_up()
+    assert await store.names("demo-1") == []
+    with pytest.raises(SnapshotMissing):
+        await content_of(store, "demo-1/a.db")
+
+
+async def test_draft_replaces_the_former_file_only_when_it_is_kept(store: SnapshotStore) -> None:
+    await keep(store, "a.db", b"former")
+    async with store.draft("a.db") as draft:
+        await draft.write(b"new")
+        assert await content_of(store, "a.db") == b"former"
+        await draft.keep()
+    assert await content_of(store, "a.db") == b"new"
+
+
+async def test_only_direct_files_of_a_directory_are_listed(store: SnapshotStore) -> None:
+    for name in ("demo-1/b.db", "demo-1/a.db", "demo-1/deeper/c.db", "demo-11/d.db", "e.db"):
+        await keep(store, name, b"x")
+    assert await store.names("demo-1") == ["demo-1/a.db", "demo-1/b.db"]
+    assert await store.names("nowhere") == []
+
+
+async def test_removing_a_file_twice_is_no_error(store: SnapshotStore) -> None:
+    await keep(store, "a.db", b"x")
+    await store.remove("a.db")
+    await store.remove("a.db")
+    with pytest.raises(SnapshotMissing):
+        await store.read("a.db", 0, 1)
+
+
+async def test_interrupted_draft_leaves_no_multipart_upload(objects: ObjectStore) -> None:
+    name = objects.bucket()
+    async with bucket_of(objects, name) as store:
+
+        async def upload() -> None:
+            async with store.draft("a.db") as draft:
+                for block in blocks_of(LONG):
+                    await draft.write(block)
+                await asyncio.sleep(60)
+
+        task = asyncio.create_task(upload())
+        while not objects.uploads(name):  # noqa: ASYNC110 - the store offers no event
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+    assert (objects.uploads(name), objects.keys(name)) == ([], [])
+
+
+async def test_draft_cancelled_while_its_upload_starts_leaves_no_multipart_upload(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, begun, request = objects.bucket(), asyncio.Event(), s3.Bucket.request
+
+    async def slow(self: s3.Bucket, operation: str, **given: object) -> object:
+        answer = await request(self, operation, **given)
+        if operation == "create_multipart_upload":
+            begun.set()
+            await asyncio.sleep(0.05)  # the response is in flight
+        return answer
+
+    monkeypatch.setattr(s3.Bucket, "request", slow)
+    async with bucket_of(objects, name) as store:
+        task = asyncio.create_task(keep(store, "a.db", LONG))
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+    assert (objects.uploads(name), objects.keys(name)) == ([], [])
+
+
+async def test_multipart_upload_of_a_killed_process_is_aborted_by_the_next_attempt(objects: ObjectStore) -> None:
+    name = objects.bucket()
+    left = objects.client.create_multipart_upload(Bucket=name, Key="a.db")
+    objects.client.upload_part(Bucket=name, Key="a.db", UploadId=left["UploadId"], PartNumber=1, Body=b"x")
+    objects.client.create_multipart_upload(Bucket=name, Key="a.db.other")
+    async with bucket_of(objects, name) as store:
+        await keep(store, "a.db", b"whole")
+    assert objects.uploads(name) == ["a.db.other"], "uploads of other files are not aborted"
+    assert objects.keys(name) == ["a.db"]
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "NotImplemented"])
+async def test_store_that_cannot_list_uploads_still_accepts_files(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    name = objects.bucket()
+    async with bucket_of(objects, name) as store:
+
+        async def refuse(**_: object) -> None:
+            raise ClientError({"Error": {"Code": code, "Message": "no"}}, "ListMultipartUploads")
+
+        monkeypatch.setattr(store._s3, "list_multipart_uploads", refuse)
+        await keep(store, "a.db", b"whole")
+    assert objects.keys(name) == ["a.db"]
+
+
+async def test_failed_part_aborts_the_draft(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, request = objects.bucket(), s3.Bucket.request
+
+    async def failing(self: s3.Bucket, operation: str, **given: object) -> object:
+        if operation == "upload_part" and given["PartNumber"] == 2:
+            raise StoreUnreachable("cut off")
+        return await request(self, operation, **given)
+
+    monkeypatch.setattr(s3.Bucket, "request", failing)
+    async with bucket_of(objects, name) as store:
+        with pytest.raises(StoreUnreachable):
+            await keep(store, "a.db", LONG)
+    assert (objects.uploads(name), objects.keys(name)) == ([], [])
+
+
+async def test_partial_file_of_a_killed_process_is_overwritten(tmp_path: Path) -> None:
+    store = Volume(tmp_path)
+    (tmp_path / ".a.db.partial").write_bytes(b"of an earlier attempt" * 100)
+    await keep(store, "a.db", b"whole")
+    assert names_in(tmp_path) == ["a.db"]
+    assert (tmp_path / "a.db").read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("name", ["../a.db", "x/../../a.db", "/etc/passwd", "link/a.db"])
+async def test_name_outside_the_volume_is_refused(tmp_path: Path, name: str) -> None:
+    inside = tmp_path / "volume"
+    inside.mkdir()
+    (tmp_path / "a.db").write_bytes(b"secret")
+    (inside / "link").symlink_to(tmp_path)
+    store = Volume(inside)
+    for attempt in (content_of(store, name), store.remove(name), keep(store, name, b"x")):
+        with pytest.raises(AccessDenied, match="leads out of the volume"):
+            await attempt
+    assert (tmp_path / "a.db").read_bytes() == b"secret"
+
+
+# Errors.
+
+
+async def error_message(objects: ObjectStore, error: type[StoreError], bucket: str, **location: str) -> str:
+    """Return the message of the error that storing a file raises."""
+    async with bucket_of(objects, bucket, **location) as store:
+        with pytest.raises(error) as caught:
+            await keep(store, "a.db", b"x")
+    return str(caught.value)
+
+
+async def test_missing_bucket_is_reported(objects: ObjectStore) -> None:
+    message = await error_message(objects, BucketMissing, "no-such-bucket")
+    assert message == f"Bucket no-such-bucket does not exist at {objects.url}. Create it, or name another one."
+
+
+async def test_unreachable_store_is_reported(objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3, "_MAX_ATTEMPTS", 1)
+    message = await error_message(objects, StoreUnreachable, "bucket", endpoint="http://127.0.0.1:9")
+    assert message.startswith("http://127.0.0.1:9 does not answer: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "words"),
+    [
+        ("AccessDenied", AccessDenied, "must allow this key to list, get, put and delete objects"),
+        ("InvalidAccessKeyId", AccessDenied, "correct the key in the Secret with the credentials"),
+        ("AuthorizationHeaderMalformed", BucketMissing, "not in region us-east-1: correct region or endpoint"),
+        ("QuotaExceeded", StoreFull, "Free space in bucket"),
+        ("InvalidRequest", StoreRefused, "returned InvalidRequest: no."),
+    ],
+)
+async def test_error_code_of_the_store_is_explained(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, code: str, error: type[StoreError], words: str
+) -> None:
+    name = objects.bucket()
+    async with bucket_of(objects, name) as store:
+
+        async def refuse(**_: object) -> None:
+            raise ClientError({"Error": {"Code": code, "Message": "no"}}, "PutObject")
+
+        monkeypatch.setattr(store._s3, "put_object", refuse)
+        with pytest.raises(error, match=words):
+            await keep(store, "a.db", b"x")
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(28, "StoreFull"), (122, "StoreFull"), (30, "AccessDenied"), (5, "StoreRefused")]
+)
+async def test_error_of_the_file_system_is_classified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: str
+) -> None:
+    def write(descriptor: int, block: bytes) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(StoreError) as caught:
+        await keep(Volume(tmp_path), "a.db", b"x")
+    assert type(caught.value).__name__ == error
+    assert names_in(tmp_path) == [], "no partial file is left"

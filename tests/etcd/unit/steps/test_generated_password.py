@@ -1,0 +1,83 @@
+"""The generated password of root (spec.auth without a Secret): never lost, and never one that etcd rejects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.assessment import Assessment
+from operators.etcd.security.secrets import Secrets
+from operators.etcd.steps.credentials import provide_password
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.ownership import controller_of
+from shared.kubernetes.secrets import content_of
+from shared.runtime.plan import PASS, Step, WriteSecret
+from shared.steps.passwords import ROTATE
+from tests.etcd.unit.world import NOW, SETTINGS, VOTER, cluster, seen
+
+NAME = "demo-auth"
+
+
+def world(
+    found: Obj | None = None, *, stored: tuple[str, ...] = (), request: str = "", **more: Any
+) -> tuple[EtcdCluster, Assessment]:
+    spec = {"auth": {}, **more.pop("spec", {})}
+    resource = cluster(3, **spec)
+    if request:
+        resource.obj["metadata"]["annotations"] = {ROTATE: request}
+    secrets = Secrets(stored=stored, found={NAME: found})
+    return resource, Assessment.of(resource, seen(resource, *[VOTER] * 3, secrets=secrets, **more))
+
+
+def written(step: Step) -> WriteSecret:
+    assert step.reason == "GeneratingPassword"
+    assert step.reason.describes(step.message)
+    (action,) = step.actions
+    assert isinstance(action, WriteSecret)
+    return action
+
+
+def present(password: str = "one", **more: Any) -> Obj:
+    made = written(provide_password(SETTINGS, *world(stored=(password,), **more), NOW)).obj
+    return {**made, "metadata": made["metadata"] | {"uid": "s"}}
+
+
+def test_password_is_generated_when_etcd_requires_none() -> None:
+    write = written(provide_password(SETTINGS, *world(auth_enabled=False), NOW))
+    assert (write.obj["metadata"]["name"], write.token, write.seen) == (NAME, "password", None)
+
+
+@pytest.mark.parametrize("enabled", [True, None])
+def test_nothing_is_generated_while_etcd_may_have_an_unknown_password(enabled: bool | None) -> None:
+    step = provide_password(SETTINGS, *world(auth_enabled=enabled), NOW)
+    assert (step.actions, step.reason, step.warning) == ((), "GeneratingPassword", True)
+    assert step.reason.describes(step.message)
+
+
+def test_deleted_secret_is_restored_with_the_password_that_etcd_accepted() -> None:
+    write = written(provide_password(SETTINGS, *world(auth_enabled=True, stored=("one", "former")), NOW))
+    assert (content_of(write.obj), write.token) == ({"password": "one"}, "")
+
+
+def test_secret_lasts_as_long_as_the_volumes() -> None:
+    """`keep_secret_owners` changes the owner of a present one (tests/platform/unit/test_secret_provenance.py)."""
+    assert controller_of(present()) is None
+    assert controller_of(present(spec={"storage": {"retain": False}})) is not None
+
+
+def test_present_password_is_replaced_only_on_request_and_only_if_it_is_stored() -> None:
+    assert provide_password(SETTINGS, *world(present(), stored=("one",)), NOW) == PASS
+    assert provide_password(SETTINGS, *world(present(), stored=(), request="a"), NOW) == PASS
+    write = written(provide_password(SETTINGS, *world(present(), stored=("one",), request="a"), NOW))
+    assert (write.token, write.obj["metadata"]["annotations"][ROTATE]) == ("password", "a")
+    done = {**present(), "metadata": write.obj["metadata"] | {"uid": "s"}}
+    assert provide_password(SETTINGS, *world(done, stored=("one",), request="a"), NOW) == PASS
+
+
+def test_operator_without_the_right_refuses() -> None:
+    step = provide_password(replace(SETTINGS, write_secrets=False), *world(auth_enabled=False), NOW)
+    assert step.reason == "PasswordNotGenerated"
+    assert step.reason.describes(step.message)

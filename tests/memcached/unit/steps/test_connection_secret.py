@@ -1,0 +1,116 @@
+"""The Secret for clients of a Memcached, by the whole operator on the in-memory API server."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from operators.memcached.operator import controller
+from shared.cli.options import parse_options
+from shared.kubernetes.kinds import SECRET, Obj
+from shared.kubernetes.secrets import content_of
+from tests.harness.harness import NAMESPACE, Harness
+from tests.memcached.unit.fake_servers import Fleet, mounted_secrets, secret
+from tests.memcached.unit.world import UNPAUSED
+
+NAME = "cache-connection"
+
+
+def operator(*flags: str, fleet: Fleet | None = None) -> Harness:
+    agent = "--agent-image=example.com/operator:1"
+    options = parse_options("memcached-operator", "memcached", [agent, *flags], {})
+    servers = fleet or Fleet()
+    harness = Harness(controller(options, servers.connect, servers.attest))
+    servers.volumes = partial(mounted_secrets, harness.server)
+    return harness
+
+
+async def applied(harness: Harness, **spec: Any) -> Obj:
+    harness.apply("cache", **({"size": 2} | UNPAUSED | spec))
+    await harness.settle()
+    return harness.resource("cache")
+
+
+async def resynced(harness: Harness) -> None:
+    for key in harness.cache.keys(harness.controller.kind):
+        harness.queue.add(key)
+    await harness.settle()
+
+
+def content(harness: Harness) -> Any:
+    found = [obj for _, obj in harness.server.objects(SECRET) if obj["metadata"]["name"] == NAME]
+    return content_of(found[0] if found else None)
+
+
+async def test_secret_has_the_servers_and_follows_them() -> None:
+    harness = operator()
+    resource = await applied(harness)
+    found = content(harness)
+    assert (found["type"], found["host"], found["port"]) == ("memcached", "cache.default.svc", "11211")
+    assert found["servers"] == ",".join(resource["status"]["servers"])
+    assert "password" not in found
+    assert resource["status"]["binding"] == {"name": NAME}
+    await applied(harness, size=3, containerPort=11311)
+    assert content(harness)["uri"] == "memcached://cache.default.svc:11311"
+    assert len(content(harness)["servers"].split(",")) == 3
+
+
+async def test_password_follows_once_all_servers_accept_it() -> None:
+    fleet = Fleet(users={("app", "one")})
+    harness = operator(fleet=fleet)
+    harness.user_client.apply(SECRET, secret("users", users="app:one\n"), force=True)
+    await applied(harness, auth={"secretName": "users"})
+    assert (content(harness)["username"], content(harness)["password"]) == ("app", "one")
+    harness.user_client.apply(SECRET, secret("users", users="app:two\n"), force=True)
+    await resynced(harness)
+    assert content(harness)["password"] == "one", "the servers still have the former file"
+    fleet.users = {("app", "two")}
+    await resynced(harness)
+    assert content(harness)["password"] == "two"
+
+
+async def test_content_is_removed_on_request() -> None:
+    harness = operator()
+    await applied(harness)
+    resource = await applied(harness, connectionSecret=False)
+    assert content(harness) == {}
+    assert "binding" not in resource["status"]
+    await applied(harness, connectionSecret=True)
+    assert content(harness)["host"] == "cache.default.svc"
+
+
+@pytest.mark.parametrize("is_requested", [True, False])
+async def test_secret_of_a_user_is_reported_and_not_changed(is_requested: bool) -> None:
+    harness = operator()
+    before = harness.user_client.apply(SECRET, secret(NAME, password="theirs"), force=True)
+    resource = await applied(harness, connectionSecret=is_requested)
+    ready = resource["status"]["conditions"][0]
+    assert ready["status"] == "True"
+    assert ready["reason"] == ("ConnectionSecretTaken" if is_requested else "Ready")
+    assert harness.user_client.get(SECRET, NAMESPACE, NAME) == before
+    assert "binding" not in resource["status"]
+
+
+async def test_deleted_secret_is_created_again_at_the_next_reconcile() -> None:
+    harness = operator()
+    await applied(harness)
+    harness.user_client.delete(SECRET, NAMESPACE, NAME)
+    await resynced(harness)
+    assert content(harness)["host"] == "cache.default.svc"
+
+
+async def test_operator_without_the_right_writes_none() -> None:
+    harness = operator("--no-write-secrets")
+    resource = await applied(harness)
+    assert content(harness) == {}
+    assert resource["status"]["conditions"][0]["reason"] == "Ready"
+
+
+async def test_paused_resource_keeps_its_secret_unchanged() -> None:
+    harness = operator()
+    await applied(harness)
+    before = content(harness)
+    await applied(harness, paused=True, containerPort=11311)
+    assert content(harness) == before

@@ -1,0 +1,104 @@
+"""Judges of what the operator claims: the status of a RedisCluster, and the owners of its objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from operators.redis.slots.hash_slots import Slots
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import EVENT, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.ownership import INSTANCE, NAME
+from shared.status import conditions
+from tests.redis.simulation.node import ALL
+
+if TYPE_CHECKING:
+    from tests.redis.simulation.database import FakeRedis
+    from tests.redis.simulation.process import Process
+
+
+def judge_status(redis: FakeRedis, found: Obj) -> None:
+    """Judge a status as data: each value must be true of the servers.
+
+    Raises:
+        AssertionError: a value is not true.
+    """
+    status, cluster = found.get("status") or {}, found["metadata"]["name"]
+    servers = {process.pod: process for process in redis.running if process.cluster == cluster}
+    nodes = {entry["name"]: entry for entry in status.get("nodes") or ()}
+    ready = accessors.is_true(found, conditions.READY)
+    if redis.cut_off or redis.hidden & servers.keys():
+        assert not ready, f"Ready is True, though the operator does not reach {', '.join(sorted(redis.hidden))}"
+        return
+    if accessors.is_true(found, conditions.AVAILABLE):
+        serving = 0
+        for process in servers.values():
+            serving |= process.node.me.slots if process.serves and not process.node.me.primary else 0
+        assert serving == ALL, f"Available is True, though no server serves slots {Slots(ALL & ~serving)}"
+    serve = {name: entry for name, entry in nodes.items() if entry["status"] == "True"}
+    if all(entry["status"] != "Unknown" for entry in nodes.values()):  # otherwise it is the last known number
+        assert status.get("readyReplicas", 0) == len(serve), f"readyReplicas {status.get('readyReplicas')} of {nodes}"
+    for name, entry in serve.items():
+        assert name in servers, f"status.nodes of {name} is True, though no server runs"
+        _judge_serving(redis, servers[name], entry)
+    if not ready:
+        return
+    assert len(nodes) == found["spec"]["replicas"], f"Ready is True with nodes {sorted(nodes)}"
+    assert serve.keys() == servers.keys(), f"Ready is True with nodes {sorted(serve)}, and servers {sorted(servers)}"
+    owned, missing = redis.owners(cluster), ALL
+    for mask in owned.values():
+        missing &= ~mask
+    assert not missing, f"Ready is True, though no node owns slots {Slots(missing)}"
+    for name, entry in nodes.items():
+        node = servers[name].node
+        assert Slots.parse(entry.get("slots") or "").mask == owned.get(node.id, 0), f"status.nodes of {name}: slots"
+        assert (entry["role"] in ("slave", "replica")) == bool(node.me.primary), f"{name} is no {entry['role']}"
+    shards = {each["master"]: (Slots.parse(each["slots"]).mask, {*each["replicas"]}) for each in status["shards"]}
+    assert shards == {
+        pod: (owned[process.node.id], {other.pod for other in redis.replicas_of(process)})
+        for pod, process in servers.items()
+        if process.node.id in owned
+    }, f"status.shards: {status['shards']}"
+    assert status["masters"] == len(shards), f"{status['masters']} primaries are reported"
+
+
+def _judge_serving(redis: FakeRedis, process: Process, entry: Obj) -> None:
+    """Judge the entry of a node that serves clients: its identity, and that a replica is in sync with its primary."""
+    name, node = process.pod, process.node
+    assert entry["nodeId"] == node.id, f"status.nodes of {name} has another node id"
+    assert entry["address"] == f"{process.address}:{process.port}", f"status.nodes of {name}: {entry['address']}"
+    assert process.disk.endswith(entry["disk"]), f"status.nodes of {name} has disk {entry['disk']}"
+    if not node.me.primary:
+        return
+    end = redis.at(*process.source)
+    assert entry.get("primaryId") == node.me.primary, f"status.nodes of {name} has another primary"
+    assert end is not None, f"{name} is reported as synced, though no server is at {process.source}"
+    assert end.node.id == node.me.primary, f"{name} is reported as synced, though it is connected to {end.pod}"
+    assert process.linked, f"{name} is reported as synced, though it is not linked"
+    assert entry.get("copyOf") == node.me.primary, f"status.nodes of {name}: copyOf {entry.get('copyOf')}"
+
+
+def judge_owners(found: Obj, objects: Iterable[tuple[Kind, Obj]]) -> None:
+    """Judge the owners of the objects of a resource that is ready: they decide what is deleted with it.
+
+    Raises:
+        AssertionError: an object has other owners than that of a fresh resource with this spec.
+    """
+    objects, name, spec = [*objects], found["metadata"]["name"], found["spec"]
+    workload = next((obj for kind, obj in objects if (kind, obj["metadata"]["name"]) == (STATEFUL_SET, name)), None)
+    resource = None if spec.get("finalizers") == "" else found
+    deletes = resource is not None and not (spec.get("storage") or {}).get("retain", True)
+    own = {each["metadata"]["uid"] for each in (found, workload) if each}
+    owners = {POD: workload, PERSISTENT_VOLUME_CLAIM: workload if deletes else None}
+    for kind, obj in objects:
+        labels, listed = obj["metadata"].get("labels") or {}, obj["metadata"].get("ownerReferences") or []
+        if kind == EVENT or (labels.get(INSTANCE), labels.get(NAME)) != (name, "redis"):
+            continue
+        owner = owners.get(kind, resource)
+        expected = [owner["metadata"]["uid"]] if owner else []
+        if any(each.get("controller") and each["uid"] not in own for each in listed):
+            continue  # an object of another owner
+        assert [each["uid"] for each in listed] == expected, (
+            f"{kind} {obj['metadata']['name']} has owners {[(each['kind'], each['name']) for each in listed]}, a fresh "
+            f"one {[owner['kind']] if owner else []}"
+        )

@@ -1,0 +1,74 @@
+"""Copies of a running cluster's volumes, as clones or restored snapshots have them, under another resource.
+
+A copy has the node id of the original, and the addresses of its cluster. If it contacted them, they would take it for
+the original at a new address.
+"""
+
+from __future__ import annotations
+
+import copy
+import shlex
+from typing import Any
+
+from shared.kubernetes.accessors import condition
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
+from tests.harness.scenario import ScenarioStep, apply, create, later
+from tests.harness.scenario_runner import ScenarioRun, World
+from tests.redis.simulation.database import FakeRedis
+from tests.support.redis.scenarios import DISKS, NAME, OLD, REDIS, cluster
+
+COPY = "copy"
+
+
+def volumes_copied(count: int) -> ScenarioStep:
+    """Create claims from snapshots of all volumes of the cluster: without labels and annotations."""
+
+    def act(stage: Any) -> None:
+        redis: FakeRedis = stage.database
+        for number in range(count):
+            spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+            create(PERSISTENT_VOLUME_CLAIM, f"data-{COPY}-{number}", spec=spec).act(stage)
+            claims = {each["metadata"]["name"]: each["metadata"]["uid"] for each in stage.find(PERSISTENT_VOLUME_CLAIM)}
+            source, target = (claims[f"data-{name}-{number}"] for name in (NAME, COPY))
+            redis.disks[target] = copy.deepcopy(redis.disks[source])
+            redis.disks[target].name = f"data-{COPY}-{number}"
+            redis.files[target] = redis.files[source]
+
+    return ScenarioStep("all volumes are copied", act)
+
+
+def handed_over(message: str) -> ScenarioStep:
+    """Carry out the command of a message."""
+    words = shlex.split(message.partition("To use its data: kubectl label pvc ")[2])
+
+    def act(stage: Any) -> None:
+        labels = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+        stage.user_client.merge(PERSISTENT_VOLUME_CLAIM, stage.namespace, words[0], {"metadata": {"labels": labels}})
+
+    return ScenarioStep(f"data-{words[0]} is handed over", act)
+
+
+def ready(run: ScenarioRun, name: str) -> dict[str, Any]:
+    [found] = (each for each in run.stage.find() if each["metadata"]["name"] == name)
+    return condition(found, "Ready")
+
+
+async def test_copies_do_not_contact_the_cluster_that_they_were_made_of() -> None:
+    run = ScenarioRun(World(REDIS))
+    await run.run_steps((cluster(6), later(10), volumes_copied(6), apply(COPY, replicas=6, version=OLD, **DISKS)))
+    redis = run.world.database
+    assert isinstance(redis, FakeRedis)
+    addresses = {process.node.id: process.address for process in redis.running if process.cluster == NAME}
+    for _ in range(6):
+        assert ready(run, COPY)["reason"] == "ForeignData"
+        await run.run_steps((handed_over(ready(run, COPY)["message"]),))
+    await run.run_steps((later(20),))
+    redis.advance()
+    await run.settle()
+    for process in redis.running:
+        if process.cluster == NAME:
+            assert {node_id: known.address for node_id, known in process.node.known.items()} == addresses
+        else:
+            assert not process.node.known.keys() & addresses.keys()
+    assert ready(run, NAME)["status"] == "True"
+    assert ready(run, COPY)["reason"] == "NotEmpty"

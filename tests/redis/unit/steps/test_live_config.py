@@ -1,0 +1,365 @@
+"""Settings of running servers: differences are corrected, and a refused value stops nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.commands import ApplyDirective
+from operators.redis.instance import Instance
+from operators.redis.objects import names, redis_conf
+from operators.redis.objects.names import CONFIG_MARK
+from operators.redis.objects.redis_conf import CONFIG_KEY
+from operators.redis.observe import ConfigTemplate, Observed
+from operators.redis.steps import configuration
+from operators.redis.steps.configuration import note_name, note_of
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.pods import Pod
+from shared.runtime.plan import Apply, Plan
+from shared.status.verdict import Progress
+from tests.redis.unit.world import NOW, PLANNER, SETTINGS, At, cluster, formed, node_id, of, seen
+
+BEFORE = "present file"
+WORDS = "demo-0 (10.0.0.1:6379) refuses CONFIG SET: ERR active defragmentation is not supported."
+
+
+def config_map_of(resource: RedisCluster, found: Observed) -> Obj:
+    (action,) = configuration.ensure_config_map(SETTINGS, resource, found, NOW).actions
+    assert isinstance(action, Apply)
+    return action.obj
+
+
+def settings_of(resource: RedisCluster, template: str = "", **others: str) -> dict[str, str]:
+    """Return what servers report that use the settings of a resource, and these."""
+    normal = {"1gb": str(1 << 30)}
+    found = redis_conf.live(resource, template)
+    return {name: normal.get(value, value) for name, value in found.items()} | {
+        name.replace("__", ".").replace("_", "-"): value for name, value in others.items()
+    }
+
+
+def observed(
+    resource: RedisCluster,
+    using: RedisCluster,
+    *at: At,
+    notes: Mapping[int, Mapping[str, str]] | None = None,
+    template: str = "",
+    **others: str,
+) -> Observed:
+    """Nodes whose servers use the settings of `using`, and others; the ConfigMap is that of `using`.
+
+    Args:
+        notes: annotations of pods.
+    """
+    reported = settings_of(using, template, **others)
+    found = seen(resource, *(at or formed()))
+    instances = tuple(_with(each, reported, (notes or {}).get(each.number, {})) for each in found.instances)
+    kept = config_map_of(using, Observed(config=ConfigTemplate(template)))
+    return replace(found, instances=instances, config_map=kept, config=ConfigTemplate(template))
+
+
+def _with(instance: Instance, settings: dict[str, str], notes: Mapping[str, str]) -> Instance:
+    if instance.pod_obj is not None:
+        metadata = instance.pod_obj["metadata"]
+        metadata = {**metadata, "annotations": {**metadata["annotations"], **notes}}
+        instance = replace(instance, pod_obj={**instance.pod_obj, "metadata": metadata})
+    if instance.report is None:
+        return instance
+    return replace(instance, report=replace(instance.report, settings=settings))
+
+
+def planned(resource: RedisCluster, found: Observed, hours: float = 0) -> Plan:
+    return PLANNER.plan(resource, found, NOW + timedelta(hours=hours))
+
+
+def attempts(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return node, directive and value of each planned change of a setting."""
+    calls = [action.call for action in of(plan.actions, "Attempt")]
+    assert all(isinstance(call, ApplyDirective) for call in calls)
+    return [(call.at.name, call.name, call.value) for call in calls]
+
+
+def note(value: str, hour: str = "2026-01-01T12Z", words: str = WORDS) -> str:
+    return f"{note_of(value)} at {hour}: {words}"
+
+
+# Differences.
+
+
+def test_servers_with_the_desired_settings_are_left_alone() -> None:
+    resource = cluster(*formed(), config={"maxmemory": "1gb", "notify-keyspace-events": "KEA"})
+    assert attempts(planned(resource, observed(resource, resource))) == []
+    assert attempts(planned(resource, observed(resource, resource, notify_keyspace_events="AKE"))) == []
+
+
+def test_changed_setting_is_sent_to_every_server() -> None:
+    before, after = cluster(*formed()), cluster(*formed(), config={"maxmemory-policy": "allkeys-lru"})
+    plan = planned(after, observed(after, before, maxmemory_policy="noeviction"))
+    assert attempts(plan) == [(f"demo-{number}", "maxmemory-policy", "allkeys-lru") for number in range(6)]
+    assert plan.verdict.reason == "Configuring"
+    assert plan.verdict.progress is Progress.PROGRESSING, "following steps run"
+
+
+@pytest.mark.parametrize(
+    ("away", "lowered"), [(None, True), (0, False), (1, False), (2, True)], ids=["none", "source", "target", "another"]
+)
+def test_node_timeout_is_lowered_only_when_both_ends_of_a_recorded_move_answer(away: int | None, lowered: bool) -> None:
+    """A source that waits in MIGRATE for a large key answers no other node: a short timeout would mark it as failed."""
+    at = [replace(each, up=number != away) for number, each in enumerate(formed())]
+    moves = [{"from": node_id(0), "to": node_id(1), "slots": "7"}]
+    resource = cluster(*at, status={"moves": moves})
+    plan = planned(resource, observed(resource, resource, *at, cluster_node_timeout="276000"))
+    sent = {(name, value) for _, name, value in attempts(plan)}
+    assert sent == ({("cluster-node-timeout", "5000")} if lowered else set())
+
+
+def test_node_timeout_is_raised_although_an_end_of_a_recorded_move_does_not_answer() -> None:
+    at = [replace(each, up=number != 0) for number, each in enumerate(formed())]
+    moves = [{"from": node_id(0), "to": node_id(1), "slots": "7"}]
+    resource = cluster(*at, status={"moves": moves})
+    plan = planned(resource, observed(resource, resource, *at, cluster_node_timeout="1000"))
+    assert {(name, value) for _, name, value in attempts(plan)} == {("cluster-node-timeout", "5000")}
+
+
+DELAYED = {"repl_diskless_sync_delay": str(2**31 - 1)}
+
+
+@pytest.mark.parametrize(
+    ("node", "due"),
+    [
+        (At(incarnation=1, member=False, knows=False), []),
+        (At(incarnation=1), []),
+        (At(incarnation=1, recorded=1), [("demo-0", "repl-diskless-sync-delay", "0")]),
+    ],
+    ids=["not a member", "the former node is still recorded", "the former node is forgotten"],
+)
+def test_node_without_its_data_keeps_replicas_waiting_until_none_replicates_the_former_node(
+    node: At, due: list[tuple[str, str, str]]
+) -> None:
+    """Replicas connect to its address, and would copy its empty data set."""
+    nodes = (node, *formed()[1:])
+    resource = cluster(*nodes, config={"appendonly": "no", "save": ""})
+    found = observed(resource, resource, *nodes)
+    first, *others = found.instances
+    found = replace(found, instances=(_with(first, settings_of(resource, **DELAYED), {}), *others))
+    assert attempts(planned(resource, found)) == due
+
+
+def test_setting_that_differs_on_a_server_is_corrected_regardless_of_annotations() -> None:
+    """R5: an interrupted migration of a large key leaves cluster-node-timeout raised."""
+    resource = cluster(*formed())
+    found = observed(resource, resource)
+    wrong = found.instances[2]
+    assert wrong.report
+    raised = {**wrong.report.settings, "cluster-node-timeout": "276000", "proto-max-bulk-len": str(2 << 30)}
+    instances = list(found.instances)
+    instances[2] = replace(wrong, report=replace(wrong.report, settings=raised))
+    plan = planned(resource, replace(found, instances=tuple(instances)))
+    assert attempts(plan) == [("demo-2", "cluster-node-timeout", "5000"), ("demo-2", "proto-max-bulk-len", "536870912")]
+
+
+def test_settings_are_corrected_before_anything_that_waits() -> None:
+    """A pod that does not start, or an unknown member, does not leave the node timeout raised."""
+    resource = cluster(*formed(), status={"conditions": []})
+    found = observed(resource, resource, cluster_node_timeout="276000")
+    assert len(attempts(planned(resource, found))) == 6
+    crashing = [replace(formed()[0], up=False, runs=False, old=True), *formed()[1:]]
+    found = observed(resource, resource, *crashing, cluster_node_timeout="276000")
+    assert len(attempts(planned(resource, found))) == 5
+
+
+def test_directive_that_servers_report_in_another_form_is_sent_once() -> None:
+    before, template = cluster(*formed(), pod=[{"configmap": "mine"}]), "loadmodule /a.so\nmine.size 1kb\n"
+    found = observed(before, before, template=template, mine__size="1024")
+    mark = configuration.configured(configuration.live_settings(before, found))
+    assert len(attempts(planned(before, found))) == 6
+    notes = {number: {CONFIG_MARK: mark} for number in range(6)}
+    found = observed(before, before, template=template, notes=notes, mine__size="1024")
+    assert attempts(planned(before, found)) == []
+
+
+# Refusals by a server.
+
+
+def test_refused_setting_is_reported_and_tried_again_later() -> None:
+    before = cluster(*formed())
+    after = cluster(*formed(), config={"activedefrag": "yes", "hz": "20"})
+    notes = {number: {note_name("activedefrag"): note("yes")} for number in range(6)}
+    found = observed(after, before, notes=notes, activedefrag="no", hz="10")
+    assert {name for _, name, _ in attempts(planned(after, found))} == {"hz"}
+    found = observed(after, before, notes=notes, activedefrag="no", hz="20")
+    plan = planned(after, found)
+    assert attempts(plan) == []
+    assert (plan.verdict.reason, plan.verdict.progress) == ("ConfigRefused", Progress.PROGRESSING)
+    assert plan.verdict.message == (
+        f"Nodes keep the former values of refused settings: activedefrag: {WORDS} "
+        "Correct or remove them in spec.config."
+    )
+    text = config_map_of(after, found)["data"][CONFIG_KEY]
+    assert "hz 20" in text
+    assert "activedefrag" not in text, "the next pod starts"
+    assert len(attempts(planned(after, found, hours=1))) == 6
+    other = cluster(*formed(), config={"activedefrag": "no", "hz": "20"})
+    assert attempts(planned(other, found)) == []
+    assert planned(other, found).verdict.reason != "ConfigRefused"
+
+
+def test_refused_setting_does_not_hold_up_a_rolling_update() -> None:
+    before = cluster(*formed())
+    after = cluster(*formed(), config={"activedefrag": "yes", "tcp-backlog": "100"})
+    notes = {number: {note_name("activedefrag"): note("yes")} for number in range(6)}
+    found = observed(after, before, notes=notes, activedefrag="no")
+    assert configuration.config_digest(after, found) != configuration.config_digest(before, found)
+    plan = planned(after, replace(found, instances=tuple(replace(each) for each in found.instances)))
+    assert plan.verdict.reason in ("Upgrading", "ConfigRefused")
+
+
+def test_healing_continues_with_a_refused_setting() -> None:
+    """R18: a lost primary is replaced although a setting is refused."""
+    after = cluster(*formed(), config={"activedefrag": "yes"})
+    notes = {number: {note_name("activedefrag"): note("yes")} for number in range(6)}
+    moved = [replace(formed()[0], address="10.0.0.99", stale_address="10.0.0.1"), *formed()[1:]]
+    plan = planned(after, observed(after, cluster(*formed()), *moved, notes=notes, activedefrag="no"))
+    assert of(plan.actions, "Meet"), "its new address is announced"
+
+
+def test_file_gets_a_setting_when_all_servers_use_it() -> None:
+    before, after = cluster(*formed()), cluster(*formed(), config={"hz": "20", "tcp-backlog": "100"})
+    found = observed(after, before, hz="10")
+    assert config_map_of(after, found)["data"] == config_map_of(before, found)["data"]
+    assert configuration.config_digest(after, found) == configuration.config_digest(before, found)
+    found = observed(after, before, hz="20")
+    assert "hz 20" in config_map_of(after, found)["data"][CONFIG_KEY]
+    assert configuration.config_digest(after, found) != configuration.config_digest(before, found)
+
+
+def test_file_keeps_its_settings_while_no_server_is_reachable() -> None:
+    """R18: the pods of a cluster with a setting that servers would refuse are all deleted, and start again."""
+    before, after = cluster(*formed()), cluster(*formed(), config={"activedefrag": "yes"})
+    deleted = [replace(each, up=False, pod=False) for each in formed()]
+    starting = [replace(each, up=False, ready=False) for each in formed()]
+    for at in (deleted, starting):
+        found = observed(after, before, *at)
+        assert config_map_of(after, found)["data"] == config_map_of(before, found)["data"]
+    broken = replace(observed(after, before, *starting))
+    crashing = tuple(_crashing(each) for each in broken.instances)
+    text = config_map_of(after, replace(broken, instances=crashing))["data"][CONFIG_KEY]
+    assert "activedefrag yes" in text, "the present file may be the reason, so that a correction must reach the servers"
+
+
+def test_refused_setting_is_not_written_when_servers_end_for_another_reason() -> None:
+    before, after = cluster(*formed()), cluster(*formed(), config={"activedefrag": "yes"})
+    starting = [replace(each, up=False, ready=False) for each in formed()]
+    found = observed(after, before, *starting, notes={0: {note_name("activedefrag"): note("yes")}})
+    crashing = replace(found, instances=tuple(_crashing(each) for each in found.instances))
+    for each in (crashing, replace(crashing, config_map=None), replace(found, config_map=None)):
+        assert "activedefrag" not in config_map_of(after, each)["data"][CONFIG_KEY]
+
+
+def _crashing(instance: Instance) -> Instance:
+    assert instance.pod_obj is not None
+    state = {"name": "redis", "ready": False, "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    obj = {**instance.pod_obj, "status": {**instance.pod_obj["status"], "containerStatuses": [state]}}
+    return replace(instance, pod_obj=obj, pod=Pod.of(obj, container="redis"))
+
+
+def test_settings_are_written_at_once_if_servers_of_another_series_run() -> None:
+    before, after = cluster(*formed()), cluster(*formed(), config={"hz": "20"}, version="8.2.0")
+    assert "hz 20" in config_map_of(after, observed(after, before, hz="10"))["data"][CONFIG_KEY]
+
+
+# Refusals by the table.
+
+
+@pytest.mark.parametrize("name", ["maxmemory-policy", "hz", "appendonly", "no-such-directive"])
+def test_value_that_the_version_does_not_accept_is_neither_sent_nor_written(name: str) -> None:
+    before, wrong = cluster(*formed()), cluster(*formed(), config={name: "sometimes"})
+    found = observed(wrong, before)
+    plan = planned(wrong, found)
+    assert attempts(plan) == []
+    assert (plan.verdict.reason, plan.verdict.progress) == ("ConfigRefused", Progress.PROGRESSING)
+    assert f"refused settings: {name} " in plan.verdict.message
+    assert config_map_of(wrong, found)["data"] == config_map_of(before, found)["data"]
+    assert configuration.config_digest(wrong, found) == configuration.config_digest(before, found), "no restart"
+
+
+def test_refused_value_replaces_neither_the_former_one_nor_a_default() -> None:
+    before, wrong = cluster(*formed(), config={"hz": "20"}), cluster(*formed(), config={"hz": "x", "appendonly": "x"})
+    found = observed(wrong, before)
+    text = config_map_of(wrong, found)["data"][CONFIG_KEY]
+    assert "\nhz 20\n" in text
+    assert "\nappendonly yes\n" in text
+    assert attempts(planned(wrong, found)) == []
+    new = cluster(*formed(), is_formed=False, config={"hz": "x"})
+    assert "\nhz " not in config_map_of(new, Observed())["data"][CONFIG_KEY]
+
+
+def test_value_that_only_a_newer_rule_refuses_stays_as_nodes_run_with_it() -> None:
+    resource: Any = cluster(*formed(), config={"cluster-node-timeout": "500"})
+    old = config_map_of(cluster(*formed()), Observed())
+    old["data"][CONFIG_KEY] = old["data"][CONFIG_KEY].replace("timeout 5000", "timeout 500")
+    found = replace(observed(resource, resource, cluster_node_timeout="500"), config_map=old)
+    plan = planned(resource, found)
+    assert attempts(plan) == []
+    assert plan.verdict.reason == "ConfigRefused"
+    assert config_map_of(resource, found)["data"] == old["data"]
+
+
+def test_directive_that_the_new_version_lacks_is_omitted() -> None:
+    at = [replace(each, version="6.2.14") for each in formed()]
+    before = cluster(*at, config={"gopher-enabled": "yes"}, version="6.2.14")
+    after = cluster(*at, config={"gopher-enabled": "yes"}, version="7.0.15")
+    found = observed(after, before, *at)
+    assert "gopher-enabled" in found.config_map["data"][CONFIG_KEY]  # type: ignore[index]
+    assert "gopher-enabled" not in config_map_of(after, found)["data"][CONFIG_KEY]
+
+
+EDIT = "\nmaxmemory-policy allkeys-lru\n"
+
+
+def digest_after_edit(*values: str, at: tuple[At, ...] = (), edited: bool = True) -> str:
+    """Digest of the settings that need a restart, after a line was added by hand.
+
+    Args:
+        values: values of the directive that the servers report.
+    """
+    resource = cluster(*formed())
+    found = observed(resource, resource, *at)
+    settings = settings_of(resource)
+    instances = tuple(
+        replace(one, report=replace(one.report, settings=settings | {"maxmemory-policy": value})) if one.report else one
+        for one, value in zip(found.instances, values, strict=True)
+    )
+    before = config_map_of(resource, found)
+    if edited:
+        before = {**before, "data": {CONFIG_KEY: before["data"][CONFIG_KEY] + EDIT}}
+    return configuration.config_digest(resource, replace(found, instances=instances, config_map=before))
+
+
+def test_edit_by_hand_that_no_server_read_restarts_nothing() -> None:
+    unread = ["noeviction"] * 6
+    assert digest_after_edit(*unread) == digest_after_edit(*unread, edited=False)
+
+
+def test_edit_by_hand_that_a_server_may_have_read_is_undone_by_a_restart() -> None:
+    """Only a restart restores the default of a directive, whose value is unknown."""
+    unread = ["noeviction"] * 6
+    unedited = digest_after_edit(*unread, edited=False)
+    assert digest_after_edit(*unread[:5], "allkeys-lru") != unedited
+    starting = (*formed()[:5], replace(formed()[5], up=False))
+    assert digest_after_edit(*unread, at=starting) != unedited
+
+
+def test_restarts_are_counted_although_the_config_map_was_deleted() -> None:
+    resource = cluster(*formed())
+    found = observed(resource, resource)
+    removed = config_map_of(resource, replace(found, config_map={**found.config_map, "data": {CONFIG_KEY: "hz 20"}}))  # type: ignore[dict-item]
+    digest = removed["metadata"]["annotations"][names.READ_ONCE]
+    assert digest.endswith(".1")
+    made = {"spec": {"template": {"metadata": {"annotations": {names.READ_ONCE: digest}}}}}
+    assert configuration.config_digest(resource, replace(found, config_map=None, stateful_set=made)) == digest

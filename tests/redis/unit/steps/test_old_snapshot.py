@@ -1,0 +1,166 @@
+"""A primary without an append-only file, which restarted within the node timeout with its last snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from operators.redis.client.commands import ApplyDirective
+from operators.redis.objects.names import CONTAINER
+from operators.redis.objects.redis_conf import AWAITED, AWAITED_REPLICA, DELAY, DELAYED_SYNC, live
+from operators.redis.observe import Observed
+from operators.redis.steps import configuration
+from shared.runtime.plan import Apply, Plan
+from tests.redis.unit.world import NOW, PLANNER, SETTINGS, At, cluster, formed, node_id, of, seen
+
+P0, P1, P2, R0, R1, R2 = formed()
+SNAPSHOTS: dict[str, Any] = {"config": {"appendonly": "no"}}
+STARTED = {DELAY: DELAYED_SYNC[DELAY], AWAITED: "1"}
+"""Settings with which a server starts."""
+
+WAITING = replace(R0, synced=False)
+"""A replica that waits for a transfer, and has kept its data."""
+
+
+def planned(at: list[At], started: set[int], *, cut_off: bool = False, **spec: Any) -> Plan:
+    """Plan for nodes of which some have the settings of their start, and the others those of the spec.
+
+    Args:
+        cut_off: whether replica 3 has no link to primaries 1 and 2.
+    """
+    resource = cluster(*at, **{**SNAPSHOTS, **spec})
+    found = seen(resource, *at)
+    instances = []
+    for one in found.instances:
+        settings = {**live(resource), **(STARTED if one.number in started else {})}
+        pod = dict(one.pod_obj or {})
+        pod["spec"] = {**pod.get("spec", {}), "containers": [{"name": CONTAINER, "args": [f"--{DELAY}", "2147483647"]}]}
+        report = replace(one.report, settings=settings) if one.report else None
+        if report and cut_off and one.number == 3:
+            unlinked = {node_id(1), node_id(2)}
+            report = replace(
+                report, nodes=tuple(replace(each, linked=each.id not in unlinked) for each in report.nodes)
+            )
+        instances.append(replace(one, report=report, pod_obj=pod if one.pod_obj else None))
+    found = replace(found, instances=tuple(instances))
+    return PLANNER.plan(resource, replace(found, config_map=_config_map(resource, found)), NOW)
+
+
+def _config_map(resource: Any, found: Observed) -> Any:
+    (action,) = configuration.ensure_config_map(SETTINGS, resource, found, NOW).actions
+    assert isinstance(action, Apply)
+    return action.obj
+
+
+def released(made: Plan) -> set[str]:
+    """Names of the nodes that get the desired settings."""
+    calls = [each.call for each in of(made.actions, "Attempt")]
+    return {each.at.name for each in calls if isinstance(each, ApplyDirective) and each.name == DELAY}
+
+
+def test_replica_with_newer_keys_than_the_snapshot_of_its_primary_takes_over() -> None:
+    made = planned([P0, P1, P2, WAITING, R1, R2], {0})
+    (call,) = of(made.actions, "FailOver")
+    assert (call.id, call.mode, call.resumed) == (node_id(3), "FORCE", True)
+    assert made.verdict.reason == "TakingOver"
+    assert made.verdict.message == (
+        "demo-0 restarted with its last snapshot, and demo-3 has newer keys; demo-3 is taking over."
+    )
+    assert released(made) == set(), "the replica would copy the snapshot"
+
+
+@pytest.mark.parametrize(
+    ("copy", "started"),
+    [
+        (WAITING, {0, 3}),
+        (replace(WAITING, copied=False), {0}),
+        (replace(WAITING, syncing=True), {0}),
+        (replace(WAITING, loading=True), {0}),
+        (replace(WAITING, keys=0, had_keys=True), {0}),
+        (R0, {0}),
+        (replace(WAITING, up=False, pod=False), {0}),
+    ],
+    ids=["restarted as well", "never in sync", "copies already", "loads", "was emptied", "in sync", "does not exist"],
+)
+def test_primary_continues_with_its_snapshot_if_no_replica_has_newer_keys(copy: At, started: set[int]) -> None:
+    made = planned([P0, P1, P2, copy, R1, R2], started)
+    assert of(made.actions, "FailOver") == []
+    assert "demo-0" in released(made)
+    assert "demo-3" not in released(made), "only a replica in sync counts as a copy later"
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "offset", "takes_over"),
+    [
+        (("h", 1001), 1000, False),
+        (("h", 1000), 1000, True),
+        (("h", 999), 1000, True),
+        (("h", 1001), 1, True),
+        (("another", 1001), 1000, True),
+        (("", -2), 1000, True),
+    ],
+    ids=["newer snapshot", "the same", "older snapshot", "unknown offset", "another history", "before redis 7.0"],
+)
+def test_replica_that_lacks_writes_of_the_snapshot_does_not_take_over(
+    snapshot: tuple[str, int], offset: int, *, takes_over: bool
+) -> None:
+    made = planned([replace(P0, snapshot=snapshot), P1, P2, replace(WAITING, offset=offset), R1, R2], {0})
+    assert (len(of(made.actions, "FailOver")), "demo-0" in released(made)) == (int(takes_over), not takes_over)
+
+
+def test_replica_without_a_majority_of_the_primaries_does_not_take_over_yet() -> None:
+    made = planned([P0, P1, P2, WAITING, R1, R2], {0}, cut_off=True)
+    assert (of(made.actions, "FailOver"), released(made)) == ([], set())
+    assert made.verdict.message.startswith(
+        "demo-0 restarted with its last snapshot. demo-3 is to take over, but does not reach demo-1, demo-2: without "
+        "them no majority of the primaries can elect it."
+    )
+
+
+def test_replica_takes_over_although_that_of_another_shard_cannot_be_elected() -> None:
+    made = planned([P0, P1, P2, WAITING, replace(R1, synced=False), R2], {0, 1}, cut_off=True)
+    assert [call.id for call in of(made.actions, "FailOver")] == [node_id(4)]
+
+
+def test_replica_takes_over_from_an_old_snapshot_although_that_of_a_lost_primary_cannot_be_elected() -> None:
+    lost = replace(P0, up=False, failed=True, disk="another")
+    made = planned([lost, P1, P2, WAITING, replace(R1, synced=False), R2], {1}, cut_off=True)
+    assert [call.id for call in of(made.actions, "FailOver")] == [node_id(4)]
+
+
+def test_primary_waits_for_a_replica_that_starts() -> None:
+    made = planned([P0, P1, P2, replace(WAITING, up=False), R1, R2], {0})
+    assert (of(made.actions, "FailOver"), released(made)) == ([], set())
+    assert made.verdict.message.startswith(
+        "demo-0 restarted with its last snapshot. Waiting for demo-3, which may have newer keys."
+    )
+
+
+def test_most_advanced_replica_takes_over_and_one_that_is_deleted_last() -> None:
+    at = [P0, P1, P2, replace(WAITING, offset=7, leaving=True), R1, R2, replace(WAITING, offset=5)]
+    (call,) = of(planned(at, {0}).actions, "FailOver")
+    assert call.id == node_id(6)
+    (call,) = of(planned([*at[:6], replace(WAITING, offset=9)], {0}).actions, "FailOver")
+    assert call.id == node_id(6)
+
+
+def test_node_that_is_to_be_removed_accepts_writes_again() -> None:
+    """The node must give its keys away, which deletes them there."""
+    slots = P2.slots.split("-")
+    last = At(f"16000-{slots[1]}", keys=10)
+    at = [P0, P1, replace(P2, slots=f"{slots[0]}-15999"), R0, R1, R2, last]
+    assert "demo-6" in released(planned(at, {6}, replicas=6))
+
+
+def test_primary_of_the_former_series_serves_its_replicas_so_that_the_rolling_update_continues() -> None:
+    former = replace(P0, version="7.4.2")
+    made = planned([former, P1, P2, replace(WAITING, copied=False), R1, R2], {0})
+    sent = [each.call.name for each in of(made.actions, "Attempt") if isinstance(each.call, ApplyDirective)]
+    assert "demo-0" in released(made)
+    assert set(sent) <= {*DELAYED_SYNC, *AWAITED_REPLICA}, "it reads the other settings when its pod is recreated"
+
+
+def test_restarted_replica_in_sync_may_be_promoted_later() -> None:
+    assert released(planned(formed(), {3})) == {"demo-3"}

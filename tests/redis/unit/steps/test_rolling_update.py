@@ -1,0 +1,202 @@
+"""Rolling updates: the order of the restarts, and what blocks them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from operators.redis.slots.hash_slots import Slots
+from shared.runtime.plan import Plan
+from shared.status.verdict import Progress
+from tests.redis.unit.world import NEW, NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, replica, seen, world
+
+P0, P1, P2, R0, R1, R2 = formed()
+OLD = [replace(at, old=True) for at in formed()]
+OUTDATED_PRIMARIES = [*OLD[:3], R0, R1, R2]
+RECENTLY = "2026-01-01T11:59:30Z"
+BROKEN = {"up": False, "failed": True, "problem": "CrashLoopBackOff: back-off restarting"}
+
+
+def planned(*at: At, **more: Any) -> Plan:
+    return plan(*world(*at, **more))
+
+
+def test_replicas_are_restarted_first_one_at_a_time() -> None:
+    made = planned(*OLD)
+    assert acts(made.actions) == ["evict Pod demo-3"]
+    assert (made.verdict.reason, made.status["phase"]) == ("Upgrading", "Upgrading")
+
+
+def test_primary_is_restarted_only_after_a_failover_to_a_replica() -> None:
+    made = planned(*OUTDATED_PRIMARIES)
+    (call,) = of(made.actions, "FailOver")
+    assert (call.id, call.mode, acts(made.actions)) == (node_id(3), "", [str(call)])
+    failed_over = [replica(3, old=True), *OLD[1:3], At(P0.slots), R1, R2]
+    assert acts(planned(*failed_over).actions) == ["evict Pod demo-0"], "demo-0 is a replica now"
+    failed_over[0] = replica(3, old=True, since="2026-01-01T11:59:56Z")
+    assert acts(planned(*failed_over).actions) == [], "clients may not know the new primary yet"
+
+
+def test_an_updated_replica_is_promoted_before_an_outdated_one() -> None:
+    at = [*OLD[:3], replace(R0, old=True), R1, R2, replica(0)]
+    rolled = planned(*at)
+    assert acts(rolled.actions) == ["evict Pod demo-3"]
+    at = [OLD[0], P1, P2, R0, R1, R2, replica(0, old=True, synced=True)]
+    (call,) = of(planned(*[*at[:6], replica(0)]).actions, "FailOver")
+    assert call.id in (node_id(3), node_id(6))
+
+
+def test_primary_is_not_restarted_while_its_only_replica_lags() -> None:
+    made = planned(*OLD[:3], replace(R0, synced=False), R1, R2)
+    assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
+    assert made.verdict.message == (
+        "Rolling update: 3 of 6 pods are outdated. demo-0 is not recreated yet: demo-3 is not in sync with its "
+        "primary yet."
+    )
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_primary_is_not_restarted_while_its_only_replica_is_unreachable(number: int) -> None:
+    """During a long restart the stale replica could be elected, which would lose acknowledged writes."""
+    at = [replace(spot, old=at < 4) for at, spot in enumerate(formed(4))]
+    at[4 + number] = replace(at[4 + number], up=False)
+    made = planned(*at, replicas=6)
+    assert f"evict Pod demo-{number}" not in acts(made.actions)
+
+
+def test_no_pod_is_restarted_while_a_replica_of_another_shard_lags() -> None:
+    made = planned(P0, P1, P2, replace(R0, old=True), R1, replace(R2, synced=False))
+    assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
+
+
+def test_no_warning_while_a_recreated_replica_catches_up() -> None:
+    made = planned(*OLD[:3], replace(R0, synced=False, created=RECENTLY), R1, R2)
+    assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("Upgrading", False, [])
+
+
+def test_update_stops_at_the_first_pod_that_fails_to_start_and_names_the_cause() -> None:
+    made = planned(*OLD[:3], replace(R0, created=RECENTLY, **BROKEN), *OLD[4:])  # type: ignore[arg-type]
+    assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
+    assert "demo-3 does not start: CrashLoopBackOff: container redis keeps exiting" in made.verdict.message
+    assert "demo-3 is already updated. Fix the spec or revert the change" in made.verdict.message
+
+
+def test_broken_pod_is_recreated_once_the_change_is_corrected() -> None:
+    made = planned(*OLD[:3], replace(R0, old=True, **BROKEN), *OLD[4:])  # type: ignore[arg-type]
+    assert acts(made.actions) == ["delete Pod demo-3"]
+
+
+def test_replica_that_is_out_of_sync_is_restarted_first() -> None:
+    """After a failover to a newer version, the former primary may not understand the replication stream."""
+    at = [replica(3, old=True, synced=False), *OLD[1:3], At(P0.slots), R1, R2]
+    assert acts(planned(*at).actions) == ["evict Pod demo-0"]
+
+
+def test_no_other_pod_is_deleted_while_one_terminates() -> None:
+    made = planned(*OLD[:4], replace(R1, leaving=True), R2)
+    assert (made.verdict.reason, acts(made.actions)) == ("Upgrading", [])
+    assert "demo-4 is being deleted" in made.verdict.message
+
+
+def test_message_names_what_keeps_a_terminating_pod() -> None:
+    resource, found = world(*OLD[:4], replace(R1, leaving=True), R2)
+    late = NOW + timedelta(minutes=3)
+    made = PLANNER.plan(resource, found, late)
+    assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
+    assert "demo-4 is being deleted: the deletion should have ended at 2026-01-01T11:59:30Z" in made.verdict.message
+    resource, found = world(*OLD[:4], replace(R1, leaving=True, up=False, failed=True), R2)
+    instance = found.instances[4]
+    assert instance.pod_obj is not None
+    instance.pod_obj["metadata"]["finalizers"] = ["example.com/held"]
+    ended = (*found.instances[:4], replace(instance, pod=None), found.instances[5])
+    made = PLANNER.plan(resource, replace(found, instances=ended), NOW)
+    assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
+    assert "demo-4 is being deleted: the pod has ended, but finalizers remain: example.com/held." in (
+        made.verdict.message
+    )
+
+
+def test_primary_without_replicas_is_restarted_if_it_has_a_volume() -> None:
+    at = [At(slots, keys=5, old=True) for slots in ("0-5460", "5461-10922", "10923-16383")]
+    made = planned(*at, replicasPerMaster=0)
+    assert acts(made.actions) == ["evict Pod demo-0"]
+    assert "its slots are not served until it is back" in made.verdict.message
+
+
+def test_primary_without_replicas_and_storage_is_not_restarted() -> None:
+    at = [At(slots, keys=5, old=True) for slots in ("0-5460", "5461-10922", "10923-16383")]
+    made = planned(*at, replicasPerMaster=0, storage=None)
+    assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
+    assert "Increase spec.replicas" in made.verdict.message
+
+
+def test_primary_with_storage_is_not_restarted_while_its_replica_is_missing() -> None:
+    made = planned(*OLD[:3], replace(R0, up=False, failed=True), R1, R2)
+    assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
+
+
+def test_broken_pod_without_storage_is_kept_if_it_may_have_the_only_copy() -> None:
+    at = [replace(P0, old=True, **BROKEN), P1, P2, replica(1), replica(2), replica(1)]  # type: ignore[arg-type]
+    assert acts(planned(*at, storage=None).actions) == []
+    assert acts(planned(*at).actions) == ["delete Pod demo-0"], (
+        "with storage, the next pod finds the data on the volume"
+    )
+    never = [replace(NEW, old=True, up=False), *[NEW] * 5]
+    assert acts(planned(*never, storage=None, is_formed=False).actions) == ["delete Pod demo-0"], (
+        "an empty node of a cluster that was not formed has no data"
+    )
+
+
+def test_update_strategy_on_delete_leaves_restarts_to_the_user() -> None:
+    by_hand = [{"updateStrategy": {"type": "OnDelete"}}]
+    made = planned(*OLD, pod=by_hand)
+    assert (made.verdict.reason, made.verdict.progress, acts(made.actions)) == (
+        "PodsOutdated",
+        Progress.PROGRESSING,
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "problem"),
+    [("3.2.8", "redis 3.2.8 is not supported"), ("7.0.15", "older than redis 8.0.2, which a node runs")],
+)
+def test_refused_version_does_not_change_pods(version: str, problem: str) -> None:
+    resource = cluster(*formed(), version=version)
+    found = seen(resource, *formed())
+    made = plan(resource, found)
+    assert (made.verdict.reason, made.verdict.progress) == ("VersionRefused", Progress.BLOCKED)
+    assert problem in made.verdict.message
+    assert acts(made.actions) == []
+    (applied,) = [action.obj for action in of(made.actions, "Apply") if action.obj["kind"] == "StatefulSet"]
+    assert applied["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/redis:8.0.2"
+    assert made.status["readyReplicas"] == 6, "running pods are still reported"
+
+
+def test_repairs_continue_while_a_version_is_refused() -> None:
+    at = (*formed()[:5], replace(R2, up=False, pod=False, disk="b", failed=True))
+    resource = cluster(*at, version="3.2.8")
+    assert of(plan(resource, seen(resource, *at)).actions, "Forget")
+
+
+def test_no_object_is_created_for_a_refused_version() -> None:
+    resource = cluster(is_formed=False, phase="", replicas=6, version="3.2.8")
+    made = plan(resource, seen(resource, stateful_set=False))
+    assert (made.verdict.reason, made.status["phase"], made.actions) == ("VersionRefused", "Failed", ())
+
+
+def test_slots_do_not_move_during_a_rolling_update() -> None:
+    """Slots of a newer version cannot go to an older one."""
+    made = planned(*OLD, At(epoch=0), replica(6))
+    assert of(made.actions, "MoveSlots") == []
+    assert acts(made.actions) == ["evict Pod demo-3"]
+
+
+def test_new_replicas_join_while_missing_replicas_block_a_rolling_update() -> None:
+    """The replicas that unblock the rolling update can only come from new nodes."""
+    alone = [At(str(Slots.of(range(a, b))), keys=1, old=True) for a, b in ((0, 5461), (5461, 10923), (10923, 16384))]
+    made = planned(*alone, At(epoch=0), At(epoch=0), At(epoch=0), storage=None)
+    assert len(of(made.actions, "Replicate")) == 3
