@@ -60,6 +60,7 @@ class FakeRedis:
         late: commands of such a MIGRATE.
         lateness: seconds after which a target executes them; 0 for when it is contacted next.
         databases: databases of each Valkey server.
+        unknown_fields: fields that the CRD of RedisClusters, or the present build of the operator, does not have.
         refused: settings, as name and value, that servers accept neither live nor when they start.
         partitions: side of a split network that a pod is on, by pod name.
         cut: pairs of pods that do not reach each other, by their names, while both reach others.
@@ -93,6 +94,7 @@ class FakeRedis:
     late: list[data.Late] = field(default_factory=list)
     lateness: float = 0.0
     databases: int = 1
+    unknown_fields: set[str] = field(default_factory=set)
     refused: set[tuple[str, str]] = field(default_factory=set)
     partitions: dict[str, int] = field(default_factory=dict)
     cut: set[frozenset[str]] = field(default_factory=set)

@@ -59,7 +59,11 @@ def _controller(redis: FakeRedis) -> Controller[Any, Any]:
 
 
 def _runs(build: str) -> Change:
-    return lambda stage: setattr(stage.database, "build", build)
+    def change(stage: Stage) -> None:
+        stage.database.build = build
+        stage.database.unknown_fields = set() if build == PRESENT else {"nodes"}
+
+    return change
 
 
 def _remove_nodes(stage: Stage) -> None:
