@@ -98,12 +98,12 @@ def _why_unfit(resource: RedisCluster, seen: Assessment, instance: Instance) -> 
 def serves(seen: Assessment, instance: Instance) -> bool:
     """Return whether a node serves clients: a ready member that owns slots or is a synced replica.
 
-    A replica whose primary only the operator cannot reach serves as before.
+    A replica whose primary only the operator cannot reach serves as before, unless another node is at that address.
     """
     node = seen.view.nodes.get(instance.id)
     if node is None or not instance.ready or node.report is None or node.report.loading:
         return False
-    return bool(seen.view.slots_of(node.id)) or node.synced or (node.connected and not node.primary_at)
+    return bool(seen.view.slots_of(node.id)) or node.synced or (node.connected and not (node.primary_at or node.astray))
 
 
 def _is_idle(resource: RedisCluster, seen: Assessment, instance: Instance) -> bool:

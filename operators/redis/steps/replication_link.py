@@ -27,7 +27,7 @@ def connect_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -
     """Let replicas connect to their primaries again (CLUSTER REPLICATE), once they know their present addresses."""
     if not resource.formed:
         return PASS
-    astray = [node for node in seen.view.nodes.values() if node.astray and _knows_address(node)]
+    astray = [node for node in seen.view.nodes.values() if node.astray and node.primary_at and _knows_address(node)]
     if not astray:
         return PASS
     more = f" (and {len(astray) - 1} more replicas)" if len(astray) > 1 else ""
@@ -56,7 +56,8 @@ def _restart(seen: Assessment, node: Seen, more: str) -> Step:
 def problem(seen: Assessment, node: Seen) -> str:
     """Return what is wrong with the link of a replica, as a sentence without a period."""
     link = node.report.replicates if node.report else ""
-    return f"{node.name} replicates {link}, not its primary {seen.name_of(node.primary)} at {node.primary_at}"
+    at = f" at {node.primary_at}" if node.primary_at else ", which is unreachable"
+    return f"{node.name} replicates {link}, not its primary {seen.name_of(node.primary)}{at}"
 
 
 def _knows_address(node: Seen) -> bool:

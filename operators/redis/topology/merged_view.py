@@ -47,6 +47,7 @@ class Seen:
         others: entries of other nodes about it.
         primary_at: of a replica: address and port of its primary, as that node reports itself; empty if it is
             unreachable. What other nodes report is no proof: it may be outdated.
+        linked_to: of a replica: id of the reachable node at the address of its link; empty if there is none.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Seen:
     report: NodeReport | None = None
     others: tuple[Entry, ...] = ()
     primary_at: str = ""
+    linked_to: str = ""
 
     @cached_property
     def line(self) -> Node:
@@ -152,12 +154,17 @@ class Seen:
 
     @property
     def astray(self) -> bool:
-        """Whether the node is a replica whose link leads to another address than that of its reachable primary.
+        """Whether the link of a replica certainly leads to another node than its primary.
 
+        Either its primary reports another address, or another node reports the address of the link.
         Gossip changes the address of a primary without moving the link (clusterProcessGossipSection in
         src/cluster_legacy.c of redis 7.4). A foreign server that got the address is copied like the primary.
         """
-        return self.report is not None and bool(self.primary_at) and self.report.replicates != self.primary_at
+        if self.report is None or not self.is_replica:
+            return False
+        if self.primary_at:
+            return self.report.replicates != self.primary_at
+        return self.linked_to not in ("", self.primary)
 
     @property
     def may_have_other_data(self) -> bool:
@@ -198,6 +205,7 @@ class MergedView:
                 self.report.get(node_id),
                 entries[node_id],
                 self._primary_at(node_id),
+                self._linked_to(node_id),
             )
             for node_id in sorted(entries)
             if node_id not in self.excluded
@@ -207,6 +215,15 @@ class MergedView:
         report = self.report.get(node_id)
         primary = self.report.get(report.me.primary) if report else None
         return primary.me.location if primary else ""
+
+    def _linked_to(self, node_id: str) -> str:
+        report = self.report.get(node_id)
+        return self._at.get(report.replicates, "") if report else ""
+
+    @cached_property
+    def _at(self) -> Mapping[str, str]:
+        """Ids of the reachable nodes, by the address and port that each reports itself."""
+        return {report.me.location: node_id for node_id, report in self.report.items()}
 
     def _name(self, node_id: str, entries: Iterable[Entry]) -> str:
         if name := self.names.get(node_id):

@@ -78,6 +78,16 @@ def test_record_of_its_copy_stays_while_its_primary_is_out_of_reach() -> None:
     assert entry(resource, found)["status"] == "True"
 
 
+def test_replica_is_no_copy_of_its_lost_primary_if_another_node_is_at_the_address_of_its_link() -> None:
+    """The volume of the primary was replaced by that of another cluster, and the replica has copied it."""
+    resource, found = world(replace(P0, up=False, ready=True), P1, P2, replace(R0, link="10.0.0.5:6379"), R1, R2)
+    assert recorded(resource, found) is None
+    assert entry(resource, found)["status"] == "False"
+    assert entry(resource, found)["message"] == (
+        "demo-3 replicates 10.0.0.5:6379, not its primary demo-0, which is unreachable"
+    )
+
+
 def test_new_record_needs_the_address_of_the_primary() -> None:
     resource, found = world(P0, P1, P2, replace(ASTRAY, copied=False), R1, R2)
     assert recorded(resource, found) is None
