@@ -47,6 +47,7 @@ GENERATED = {
     "dashboards/generated/platform-overview.json",
     "docs/reference/packages.md",
     "docs/reference/reasons.md",
+    "tests/README.md",
 }
 """Generated files that list all operators, written by `make manifests`."""
 
