@@ -98,7 +98,7 @@ CLUSTER_MISSING = REASONS.add(
     "spec.clusterName: {message}",
 )
 CORRUPT_MEMBER_BLOCKED = REASONS.add(
-    "CorruptMemberHeld",
+    "CorruptMemberBlocked",
     Severity.WARNING,
     "A corrupt member is not replaced yet, because its removal would endanger the quorum.",
     "{found}. The member is not replaced yet: {refusal}.",
@@ -179,7 +179,7 @@ FORMER_DATA_KEPT = REASONS.add(
     ),
 )
 GROW_BLOCKED = REASONS.add(
-    "GrowHeld",
+    "GrowBlocked",
     Severity.WARNING,
     "A member is not added yet, because the cluster is not healthy enough.",
     "{goal}; {name} is not added yet: {refusal}.",
@@ -261,7 +261,7 @@ OUT_OF_SPACE = REASONS.add(
     "{member} has used up its quota of {quota} with a file of {size}: etcd accepts no writes. {next_step}",
 )
 POD_DELETED = REASONS.add(
-    "PodGone",
+    "PodDeleted",
     Severity.WARNING,
     "The pod of a snapshot was deleted before it was done.",
     "The pod of the attempt was deleted.",
@@ -372,7 +372,7 @@ REMOVING = REASONS.add(
     "{waiting}: removed from the cluster; waiting until the pods are deleted.",
 )
 REPLACEMENT_BLOCKED = REASONS.add(
-    "ReplacementHeld",
+    "ReplacementBlocked",
     Severity.WARNING,
     "A member that lost its data is not replaced yet, because its removal would endanger the quorum.",
     "{loss}. The member is not replaced yet: {refusal}.",
@@ -414,7 +414,7 @@ RUNNING = REASONS.add(
     "Taking the snapshot.",
 )
 SCALE_DOWN_BLOCKED = REASONS.add(
-    "ScaleDownHeld",
+    "ScaleDownBlocked",
     Severity.WARNING,
     "A surplus member is not removed yet, because its removal would endanger the quorum.",
     "{goal}; {instance} is not removed yet: {refusal}.",
@@ -449,7 +449,7 @@ UNSAFE_VERSION = REASONS.add(
     ),
 )
 UPGRADE_BLOCKED = REASONS.add(
-    "UpgradeHeld",
+    "UpgradeBlocked",
     Severity.WARNING,
     "A restart or an upgrade waits until the other members are healthy or the log is readable.",
 )

@@ -157,7 +157,7 @@ MEETING = REASONS.add(
     "Updating the address of {names} on the other nodes (CLUSTER MEET).",
 )
 REPAIRING_SLOTS = REASONS.add(
-    "MendingSlots",
+    "RepairingSlots",
     Severity.NORMAL,
     "Slots whose migration was interrupted are being completed or closed.",
     "Finishing the interrupted migration of {open_slots}.",
@@ -167,7 +167,7 @@ REPAIRING_SLOTS = REASONS.add(
     "No node owns {brief}: assigning them to {names}, where their keys are.",
 )
 MOVING_BLOCKED = REASONS.add(
-    "MovingHeld",
+    "MovingBlocked",
     Severity.WARNING,
     "Slots cannot move at the moment, because a primary is unreachable or a slot has no single owner.",
     "Migration paused: primary {unreachable} is unreachable.",
@@ -213,7 +213,7 @@ PAIRING = REASONS.add(
     "Waiting before configuring {change}: {node} {trims}.",
 )
 PAIRING_BLOCKED = REASONS.add(
-    "PairingHeld",
+    "PairingBlocked",
     Severity.WARNING,
     "A replica cannot change its primary, because it may hold the only copy of its data.",
     (
@@ -283,7 +283,7 @@ ROLE_CONFLICT = REASONS.add(
     "{conflict}. Its volume is shared and was not changed: delete its directory there, then its pod.",
 )
 ROLL_BLOCKED = REASONS.add(
-    "RollHeld",
+    "RollBlocked",
     Severity.WARNING,
     "The rolling update is blocked, because recreating the next pod could interrupt service or lose data.",
 )
@@ -349,7 +349,7 @@ SLOTS_UNSERVED = REASONS.add(
 )
 STARTING = REASONS.add("Starting", Severity.NORMAL, "The node is starting or loads its data.")
 UNKNOWN_MEMBER = REASONS.add(
-    "StrangerInCluster",
+    "UnknownMember",
     Severity.ACTION,
     "The cluster has a member that belongs to none of its pods.",
     (

@@ -205,7 +205,7 @@ def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
         uid: UID of the resource, for objects without owner reference (`Owner.lasting`).
 
     Raises:
-        NotOurs: the object belongs to another controller, to an earlier resource of the same name, or to a user.
+        ForeignObject: the object belongs to another controller, to an earlier resource of the same name, or to a user.
     """
     want, controller = desired["metadata"].get("labels") or {}, controller_of(observed)
     own_uid = (controller_of(desired) or {"uid": uid})["uid"]

@@ -251,7 +251,7 @@ OBSERVED = COMMON.add(
     "Every server that the kubelet reports as ready answers the operator.",
 )
 FOREIGN_OBJECT = COMMON.add(
-    "NotOurs",
+    "ForeignObject",
     Severity.ACTION,
     "An object with a name that the resource needs belongs to another owner; the operator does not change it.",
 )

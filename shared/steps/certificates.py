@@ -122,7 +122,7 @@ class Issuing:
         Each event in the life of an authority is one write; the next one follows from what is observed after it.
 
         Raises:
-            NotOurs: a Secret of that name has another owner.
+            ForeignObject: a Secret of that name has another owner.
         """
         for name in (self.authority, *(leaf.secret for leaf in self.leaves)):
             if secret := self.found.get(name):

@@ -112,7 +112,7 @@ def test_05_while_a_member_is_down_no_other_member_is_removed(kubectl: Kubectl, 
             until("the status reports the member as unhealthy", lambda: cluster.is_unhealthy(down), seconds=60)
             cluster.change(size=2)
             if blocked:
-                message = cluster.await_reason("ScaleDownHeld")
+                message = cluster.await_reason("ScaleDownBlocked")
                 assert down in message
                 time.sleep(5)
                 assert len(cluster.members) == 3
@@ -131,7 +131,7 @@ def test_06_upgrade_restarts_no_healthy_member_while_another_is_down(kubectl: Ku
             until("the status reports the member as unhealthy", lambda: cluster.is_unhealthy("demo-1"), seconds=60)
             before = {name: pod["metadata"]["uid"] for name, pod in cluster.pods().items()}
             cluster.change(version=NEWEST_36)
-            message = cluster.await_reason("UpgradeHeld", "RollHeld", "Degraded", "Updating")
+            message = cluster.await_reason("UpgradeBlocked", "RollBlocked", "Degraded", "Updating")
             assert "demo-1" in message
             time.sleep(5)
             assert {name: pod["metadata"]["uid"] for name, pod in cluster.pods().items()} == before

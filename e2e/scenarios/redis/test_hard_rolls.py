@@ -38,7 +38,7 @@ def test_08_primary_is_not_restarted_while_its_replica_is_down(kubectl: Kubectl)
         with cluster.down(replica):
             until("the missing pod is noticed", lambda: cluster.nodes[replica]["status"] != "True", seconds=60)
             cluster.change(**REDIS_8)
-            assert replica in cluster.await_reason("RollHeld", seconds=180)
+            assert replica in cluster.await_reason("RollBlocked", seconds=180)
             time.sleep(10)
             assert cluster.uids()[primary] == before
         cluster.await_ready(6, seconds=300)

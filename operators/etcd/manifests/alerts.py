@@ -26,7 +26,7 @@ def _slow(histogram: str) -> str:
 
 _full = state("platform_etcd_alarms", KIND, 'alarm="NOSPACE"')
 _corrupt = state("platform_etcd_alarms", KIND, 'alarm="CORRUPT"')
-_differ = state("platform_resource_condition", KIND, 'reason=~"CorruptionUnclear|CorruptMemberHeld"')
+_differ = state("platform_resource_condition", KIND, 'reason=~"CorruptionUnclear|CorruptMemberBlocked"')
 _clusters = state("platform_resource_info", KIND)
 _due = state("platform_etcd_snapshot_next_timestamp_seconds", KIND)
 _scheduled = state("platform_etcd_snapshot_last_success_timestamp_seconds", KIND)

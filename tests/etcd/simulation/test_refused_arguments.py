@@ -14,7 +14,7 @@ async def test_status_quotes_the_log_of_the_member_that_does_not_start() -> None
     await play.run_steps((cluster(3, MIDDLE, extraArgs=["--tls-min-version=TLS1.3", "--tls-max-version=TLS1.2"]),))
     [found] = play.stage.find()
     ready = accessors.condition(found, conditions.READY)
-    assert ready["reason"] == "UpgradeHeld"
+    assert ready["reason"] == "UpgradeBlocked"
     assert "failed to verify flags: min version (TLS1.3) is greater than max version (TLS1.2)" in ready["message"]
     whole = accessors.condition(found, conditions.RECONCILING)["message"]
     assert "Fix the spec or revert the change" in whole, "Ready is cut for the column of kubectl"

@@ -112,7 +112,7 @@ OBSTACLES = {
         remedy=(unobserved(given_password()),),
     ),
     "Service of another owner": Obstacle(
-        "NotOurs",
+        "ForeignObject",
         at_once(delete(SERVICE, NAME), create(SERVICE, NAME, spec={"clusterIP": "None"})),
         remedy=(delete(SERVICE, NAME),),
     ),

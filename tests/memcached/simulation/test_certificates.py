@@ -308,7 +308,7 @@ async def test_secret_of_another_owner_is_not_overwritten() -> None:
     client, namespace = lab.run.stage.user_client, lab.run.stage.namespace
     client.create(SECRET, {"metadata": {"name": SERVER, "namespace": namespace}, "data": {"a": "Yg=="}})
     await lab.steps(apply(size=1, **OPEN))
-    assert lab.ready[0] == "NotOurs"
+    assert lab.ready[0] == "ForeignObject"
     assert lab.secret(SERVER)["data"] == {"a": "Yg=="}
     assert not lab.pods
 

@@ -185,7 +185,7 @@ async def test_former_resources_workload_that_the_garbage_collector_leaves_is_re
         await harness.run()
         harness.queue.add(key)
     await harness.run()
-    assert (kinds(harness), reason(harness)) == (["Deployment"], "NotOurs")
+    assert (kinds(harness), reason(harness)) == (["Deployment"], "ForeignObject")
     harness.server.collect_garbage()
     await harness.settle()
     assert (kinds(harness), recorded(harness)) == (["StatefulSet"], "StatefulSet")
@@ -228,7 +228,7 @@ async def test_workload_of_another_owner_decides_nothing(harness: Harness, kind:
     harness.apply("cache", size=2)
     await harness.settle()
     assert recorded(harness) == "StatefulSet"
-    assert reason(harness) == ("Ready" if kind == DEPLOYMENT else "NotOurs")
+    assert reason(harness) == ("Ready" if kind == DEPLOYMENT else "ForeignObject")
     after = harness.user_client.get(kind, NAMESPACE, "cache")
     assert (after["metadata"]["uid"], after["spec"]) == (before["metadata"]["uid"], before["spec"])
 

@@ -197,7 +197,7 @@ async def test_foreign_object_blocks_the_resource_until_its_deletion(harness: Ha
     resource = await created(harness)
     assert harness.user_client.get(SERVICE, NAMESPACE, "cache") == before
     assert conditions(resource)["Stalled"] == "True"
-    assert reason(resource) == "NotOurs"
+    assert reason(resource) == "ForeignObject"
     message = resource["status"]["conditions"][0]["message"]
     assert ("belongs to ConfigMap shop" if controlled else "was not created by this operator") in message
     assert not harness.server.objects(STATEFUL_SET), "no step runs after the one that blocks"
@@ -213,14 +213,14 @@ async def test_status_of_a_stalled_resource_still_lists_the_actual_servers(harne
     taken: Obj = {"ownerReferences": None, "labels": None}
     harness.user_client.merge(SERVICE, NAMESPACE, "cache", {"metadata": taken})
     await harness.run()
-    assert reason(harness.resource("cache")) == "NotOurs"
+    assert reason(harness.resource("cache")) == "ForeignObject"
     pod = harness.server.objects(POD)[0][1]
     harness.user_client.merge(
         POD, NAMESPACE, pod["metadata"]["name"], {"status": {"conditions": []}}, subresource="status"
     )
     await harness.run()
     stalled = harness.resource("cache")
-    assert reason(stalled) == "NotOurs"
+    assert reason(stalled) == "ForeignObject"
     assert (len(stalled["status"]["servers"]), stalled["status"]["phase"]) == (1, "Failed")
 
 
@@ -333,7 +333,7 @@ async def test_object_that_the_garbage_collector_leaves_is_reported(harness: Har
         await harness.run()
         harness.queue.add(key)
     await harness.run()
-    assert reason(harness.resource("cache")) == "NotOurs"
+    assert reason(harness.resource("cache")) == "ForeignObject"
 
 
 def test_unschedulable_server_is_a_warning_only_after_a_while() -> None:
@@ -427,7 +427,7 @@ async def test_stale_cache_does_not_touch_an_object_that_replaced_a_deleted_one(
     assert kept["spec"]["selector"] == {"matchLabels": {"a": "b"}}
     harness.server.watches.release()
     await harness.settle()
-    assert reason(harness.resource("cache")) == "NotOurs"
+    assert reason(harness.resource("cache")) == "ForeignObject"
 
 
 async def test_status_is_not_written_to_a_later_resource_of_the_same_name(harness: Harness) -> None:

@@ -75,10 +75,10 @@ def test_role_grants_exactly_the_permissions_in_use(world: World, gate: Gate, ga
     for kind, name in conflicting.items():
         create_conflicting_object(world, kind, name=name)
         world.create(name, **SPECS_REQUIRING.get(kind, {}))
-    world.eventually(lambda: all(world.reason(name) == "NotOurs" for name in conflicting.values()))
+    world.eventually(lambda: all(world.reason(name) == "ForeignObject" for name in conflicting.values()))
     world.user_client.create(NETWORK_POLICY, {"metadata": world.metadata("taken-network"), "spec": {"podSelector": {}}})
     world.create("taken")
-    world.eventually(lambda: world.reason("taken") == "NotOurs")
+    world.eventually(lambda: world.reason("taken") == "ForeignObject")
     for _ in range(2):  # repeated events after a restart are patched
         world.edit(SERVICE, {"spec": {"ports": None}})
         world.eventually(lambda: world.get(SERVICE)["spec"].get("ports"))

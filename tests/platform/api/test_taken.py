@@ -75,12 +75,12 @@ def test_object_with_another_controller_is_not_changed(
     foreign = create_conflicting_object(world, kind, labels=labels, **controlled_by_another_object(world))
     world.create(**SPECS_REQUIRING.get(kind, {}))
     world.workloads = None  # the controllers of workloads would write the status
-    world.eventually(lambda: world.reason() == "NotOurs")
+    world.eventually(lambda: world.reason() == "ForeignObject")
     stalled = world.condition(of="Stalled")
     assert stalled["status"] == "True"
     assert f"{kind} cache belongs to ConfigMap other-owner" in stalled["message"]
     assert world.get(kind) == foreign
-    assert world.eventually(lambda: world.events(reason="NotOurs"))[0]["type"] == "Warning"
+    assert world.eventually(lambda: world.events(reason="ForeignObject"))[0]["type"] == "Warning"
 
 
 @pytest.mark.commit
@@ -89,7 +89,7 @@ def test_object_of_a_user_is_not_changed_and_blocks_until_deleted(world: World, 
     workloads, world.workloads = world.workloads, None
     foreign = create_conflicting_object(world, kind)
     world.create(**SPECS_REQUIRING.get(kind, {}))
-    world.eventually(lambda: world.reason() == "NotOurs")
+    world.eventually(lambda: world.reason() == "ForeignObject")
     assert f"{kind} cache exists and was not created by this operator" in world.condition()["message"]
     assert world.get(kind) == foreign
     world.delete(kind)
@@ -145,7 +145,7 @@ def test_objects_of_a_deleted_resource_of_the_same_name_are_not_adopted(world: W
     before = world.get(SERVICE)
     world.delete(MEMCACHED)
     world.create(size=2)
-    world.eventually(lambda: world.reason() == "NotOurs", seconds=90)  # it waits 30 s for the garbage collector
+    world.eventually(lambda: world.reason() == "ForeignObject", seconds=90)  # it waits 30 s for the garbage collector
     assert world.get(SERVICE) == before
     for kind, name in LEFT:
         world.delete(kind, name)

@@ -22,7 +22,7 @@ CATALOGUES = {"shared": COMMON, **{operator.name: operator.reasons for operator 
 COMPOSED = {
     "memcached": {"Creating", "Degraded", "ImagePullFailed", "Scaling", "SecretMissing", "ServerFailing", "Updating"},
     "etcd": {
-        *("Creating", "Degraded", "ImagePullFailed", "MemberFailing", "OutOfSpace", "PodGone", "PodNotStarting"),
+        *("Creating", "Degraded", "ImagePullFailed", "MemberFailing", "OutOfSpace", "PodDeleted", "PodNotStarting"),
         *("QuorumLost", "Recording", "Recovering"),
         *("Replacing", "ReplacingCorruptMember", "Restoring", "Running", "Scaling", "SecretMissing", "Updating"),
         "VolumeInTheWay",
@@ -70,6 +70,13 @@ def test_every_declared_reason_is_used(name: str) -> None:
 def test_a_reason_has_a_meaning(name: str) -> None:
     for reason in CATALOGUES[name]:
         assert reason.meaning.endswith("."), reason
+
+
+@pytest.mark.parametrize("name", CATALOGUES)
+def test_constant_has_the_name_of_its_reason(name: str) -> None:
+    module = REPOSITORY / ("shared/status/reasons.py" if name == "shared" else f"operators/{name}/reasons.py")
+    for constant, reason in constants(CATALOGUES[name], module).items():
+        assert constant.replace("_", "").lower() == reason.lower()
 
 
 def subclasses(error: type[Exception]) -> Iterator[type[Exception]]:

@@ -126,7 +126,7 @@ async def test_seeded_secrets_are_refused_until_they_are_deleted_or_adopted(oper
     resource = resource_of(world)
     assert resource["metadata"]["name"] == "cache"
     stalled = condition(resource, conditions.STALLED)
-    assert (stalled["status"], stalled["reason"]) == ("True", "NotOurs")
+    assert (stalled["status"], stalled["reason"]) == ("True", "ForeignObject")
     uids = {name: secret["metadata"]["uid"] for name, secret in secrets_of(world).items()}
     for name in ("cache-auth", "cache-ca"):
         assert name in stalled["message"]
@@ -144,7 +144,7 @@ async def test_secret_that_names_the_resource_as_its_owner_is_no_proof(operated:
     world = World(operated.subject)
     await play(world, operated.plain())
     await play(world, forged(operated, "cache-auth", owner=resource_of(world)), operated.plain(auth={}))
-    assert condition(resource_of(world), conditions.STALLED)["reason"] == "NotOurs"
+    assert condition(resource_of(world), conditions.STALLED)["reason"] == "ForeignObject"
     assert TOKEN not in json.dumps(resource_of(world))
 
 
@@ -208,7 +208,7 @@ async def test_resource_that_lost_its_status_keeps_its_servers_and_reports_how_t
     user(world).merge(kind, NAMESPACE, name, {"status": lost}, subresource="status")
     await resynced(world)
     stalled = condition(resource_of(world), conditions.STALLED)
-    assert (stalled["status"], stalled["reason"]) == ("True", "NotOurs")
+    assert (stalled["status"], stalled["reason"]) == ("True", "ForeignObject")
     assert stalled["message"].count(ADOPT) == 1, "nothing follows the command, and one names all Secrets"
     consent = stalled["message"].rpartition(f"{ADOPT}=")[2]
     made = {name for name in before if not name.endswith("-connection")}  # the operator writes that one again

@@ -45,7 +45,7 @@ async def test_a_resource_whose_name_is_taken_writes_no_object(subject: Subject,
     harness.apply("cache", **spec)
     await harness.settle()
     ready = accessors.condition(harness.resource("cache"), conditions.READY)
-    assert ready["reason"] == "NotOurs"
+    assert ready["reason"] == "ForeignObject"
     assert "Service cache belongs to ConfigMap other (uid " in ready["message"]
     assert [obj["metadata"]["name"] for _, obj in world.server.objects(SECRET)] == []
     assert [str(write) for write in world.server.log.writes(changed=True) if not write.subresource] == []

@@ -642,7 +642,7 @@ class Course:
             elif self.ready["reason"] in ("SlotsLost", "DataAway", "TokenRefused"):
                 await self._confirm()
         reason = self.ready["reason"]
-        allowed = UNDECIDED | ({"RollHeld", "RollBlocked"} if not self.kind.copies else set())
+        allowed = UNDECIDED | ({"RollBlocked"} if not self.kind.copies else set())
         assert reason in allowed | {"Ready"}, self.ready
         if reason == "Ready":
             self.redis.guard.require_resolved(self.redis)

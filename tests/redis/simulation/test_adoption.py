@@ -29,7 +29,7 @@ def _adopt_secrets(stage: Stage) -> None:
     """Do what the resource reports first: its status was also the record of the Secrets that the operator made."""
     (resource,) = stage.find()
     stalled = condition(resource, STALLED)
-    assert (stalled["status"], stalled["reason"]) == ("True", "NotOurs")
+    assert (stalled["status"], stalled["reason"]) == ("True", "ForeignObject")
     sentence, _, uids = stalled["message"].partition(f" {ADOPT}=")
     secrets = {secret["metadata"]["name"]: secret["metadata"]["uid"] for secret in stage.find(SECRET)}
     assert sentence.startswith("Secret cache-users: ")

@@ -250,7 +250,7 @@ def check_planned_changes(kind: Kind, replicas: int, happens: list[Event]) -> No
         play = await course(kind, replicas, happens)
         play.stage.database.guard.require_resolved(play.stage.database)
         ready = ready_condition(play)
-        if ready["reason"] == "VersionRefused" or (kind.volatile and ready["reason"] == "RollHeld"):
+        if ready["reason"] == "VersionRefused" or (kind.volatile and ready["reason"] == "RollBlocked"):
             return  # correct: the last change is a downgrade, or would lose the data
         assert ready["reason"] == "Ready", f"{ready['reason']}: {ready['message']}"
         await require_converged(play)
@@ -264,7 +264,7 @@ def check_faults(kind: Kind, replicas: int, happens: list[Event]) -> None:
         ready = ready_condition(play)
         reported = ready["message"] if ready["reason"] == "SlotStuck" else ""
         play.stage.database.guard.require_resolved(play.stage.database, reported)
-        allowed = NEEDS_USER | ({"RollHeld"} if kind.volatile else set())
+        allowed = NEEDS_USER | ({"RollBlocked"} if kind.volatile else set())
         assert ready["reason"] in allowed | {"Ready"}, f"{ready['reason']}: {ready['message']}"
         if ready["reason"] == "Ready":
             await require_converged(play)

@@ -72,7 +72,7 @@ OBSTACLES = {
     "foreign volume": Obstacle(
         "ForeignData", {8: replace(NEW_RECORDED, keys=5)}, lambda found: with_foreign_volume(found, 8)
     ),
-    "unknown member": Obstacle("StrangerInCluster", observed=_with_unknown_member),
+    "unknown member": Obstacle("UnknownMember", observed=_with_unknown_member),
     "new node with keys": Obstacle("NodeNotEmpty", {8: replace(NEW_RECORDED, keys=5)}),
     "member with keys of others": Obstacle("NodeNotEmpty", {8: At(epoch=9, keys=5)}),
     "member that deletes moved keys": Obstacle("Pairing", {8: At(epoch=9, keys=5, trimming=5)}),

@@ -113,7 +113,7 @@ OBSTACLES = {
         "ForeignData", (_foreign_volume(9),), remedy=(delete(PERSISTENT_VOLUME_CLAIM, f"data-{NAME}-9"),)
     ),
     "Service of another owner": Obstacle(
-        "NotOurs",
+        "ForeignObject",
         at_once(delete(SERVICE, NAME), create(SERVICE, NAME, spec={"clusterIP": "None"})),
         remedy=(delete(SERVICE, NAME),),
     ),

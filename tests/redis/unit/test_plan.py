@@ -438,7 +438,7 @@ def test_pods_and_volumes_that_may_have_the_only_copy_are_kept(found: tuple[Redi
 def test_number_of_primaries_follows_the_spec(found: tuple[RedisCluster, Observed]) -> None:
     resource, view_of = found
     made, view = plan(resource, view_of), view_of.view
-    if not resource.formed or not of(made.actions, "MoveSlots") or made.verdict.reason == "MendingSlots":
+    if not resource.formed or not of(made.actions, "MoveSlots") or made.verdict.reason == "RepairingSlots":
         return
     leading = Assessment.of(resource, view_of).primaries
     assert len(leading) <= resource.primaries

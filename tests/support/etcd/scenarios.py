@@ -315,7 +315,7 @@ SCENARIOS = (
         "second upgrade blocked by log entries",
         (cluster(3, NEW),),
         given=(cluster(3, OLD), cluster(3, MIDDLE)),
-        ends="UpgradeHeld",
+        ends="UpgradeBlocked",
     ),
     Scenario(
         "second upgrade requested while the operator is cut off",

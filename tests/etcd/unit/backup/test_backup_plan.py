@@ -347,7 +347,7 @@ RAN: Obj = {"phase": "Running", "attempts": 1, "startedAt": "2026-01-01T11:59:55
 def test_missing_pod_is_a_failure_with_the_usual_backoff() -> None:
     """The drain of a node removes the pod and its partial snapshot."""
     first = plan(READY, backup(RAN))
-    assert (first.actions, first.verdict.reason) == ((), "PodGone")
+    assert (first.actions, first.verdict.reason) == ((), "PodDeleted")
     assert first.requeue == pytest.approx(10)
     then = reported(first, backup(RAN))
     assert plan(READY, then, after=5).actions == (), "the changed phase does not shorten the backoff"
@@ -356,7 +356,7 @@ def test_missing_pod_is_a_failure_with_the_usual_backoff() -> None:
 
 def test_missing_pod_counts_as_an_attempt() -> None:
     made = plan(READY, backup(RAN | {"attempts": MAX_ATTEMPTS}))
-    assert (made.status["phase"], made.verdict.reason, made.actions) == ("Failed", "PodGone", ())
+    assert (made.status["phase"], made.verdict.reason, made.actions) == ("Failed", "PodDeleted", ())
 
 
 def test_snapshot_of_the_last_attempt_completes_the_backup() -> None:

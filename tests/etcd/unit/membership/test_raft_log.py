@@ -72,7 +72,7 @@ def test_upgrade_of_a_log_from_3_5_waits_for_a_snapshot_of_each_member() -> None
     early = world(resource, 500 + ENTRIES_PER_SNAPSHOT)
     made = plan(resource, early)
     assert acts(made.actions) == []
-    assert (made.verdict.reason, made.verdict.warning) == ("UpgradeHeld", True)
+    assert (made.verdict.reason, made.verdict.warning) == ("UpgradeBlocked", True)
     assert "3.7.0 reads only log entries that 3.6 or later wrote" in made.verdict.message
     assert "writes its next snapshot after 1 more changes" in made.verdict.message
     assert image(made) == RUNS
@@ -107,7 +107,7 @@ def test_unreachable_member_is_unknown_and_holds_the_upgrade() -> None:
     resource, found = upgrade({"runsAs": AFTER}, ENOUGH, UNREACHABLE, ENOUGH)
     made = plan(resource, found)
     assert (image(made), acts(made.actions)) == (RUNS, [])
-    assert (made.verdict.reason, made.verdict.warning) == ("UpgradeHeld", True)
+    assert (made.verdict.reason, made.verdict.warning) == ("UpgradeBlocked", True)
     assert "demo-1 does not answer the operator" in made.verdict.message
 
 
@@ -134,7 +134,7 @@ def test_pod_is_not_rolled_to_a_version_that_may_not_read_its_log() -> None:
     flipped = replace(seen(resource, old, old, old), cluster_version="3.6.0")
     made = plan(resource, flipped)
     assert acts(made.actions) == []
-    assert (made.verdict.reason, made.verdict.warning) == ("UpgradeHeld", True)
+    assert (made.verdict.reason, made.verdict.warning) == ("UpgradeBlocked", True)
 
 
 def test_missing_record_is_unknown() -> None:

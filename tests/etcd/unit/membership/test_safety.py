@@ -167,7 +167,7 @@ def test_in_memory_only_member_is_not_restarted() -> None:
     assert world.settle(turns=10) is None
     made = world.reconcile()
     assert made is not None
-    assert made.verdict.reason == "UpgradeHeld"
+    assert made.verdict.reason == "UpgradeBlocked"
     assert "Set spec.size to 3" in made.verdict.message
 
 

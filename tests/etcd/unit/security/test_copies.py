@@ -276,7 +276,7 @@ def test_foreign_secret_with_the_name_of_a_copy_is_not_changed() -> None:
     world.issue("first")
     world.put(PEER, {"tls.crt": "of a user"})
     step = world.ensure()
-    assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "NotOurs", ())
+    assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "ForeignObject", ())
 
 
 # Upgrade of the operator.

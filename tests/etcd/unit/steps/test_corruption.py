@@ -122,7 +122,7 @@ def test_hash_at_another_compaction_revision_is_not_compared() -> None:
 def test_corrupt_member_is_not_removed_while_another_is_down() -> None:
     resource, world = hashed(1, 1, 2, 1, None, at=(VOTER, VOTER, VOTER, VOTER, DOWN))
     step = replace_corrupt(resource, world)
-    assert (step.actions, step.reason) == ((), "CorruptMemberHeld")
+    assert (step.actions, step.reason) == ((), "CorruptMemberBlocked")
     assert "demo-4 is down" in step.message
 
 

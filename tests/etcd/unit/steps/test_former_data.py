@@ -81,7 +81,7 @@ def test_cleaning_pod_of_another_owner_is_neither_used_nor_deleted() -> None:
     volume["metadata"]["annotations"] = {SET_ASIDE: MARK}
     pod = cleaning(**ended({"token": MARK, "bytes": 7}))
     made = plan(resource, replace(world, stray_pods={"demo-clean": pod}))
-    assert (made.verdict.progress, made.verdict.reason) == (Progress.PROGRESSING, "NotOurs")
+    assert (made.verdict.progress, made.verdict.reason) == (Progress.PROGRESSING, "ForeignObject")
     assert "Pod demo-clean is not controlled by this EtcdCluster." in made.verdict.message
     assert (pods_made(made), acts(made.actions)) == ([], [])
     assert not any(isinstance(action, Patch) and SET_ASIDE in str(action.change) for action in made.actions)

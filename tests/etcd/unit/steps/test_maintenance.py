@@ -402,5 +402,5 @@ def test_full_cluster_does_not_scale_up() -> None:
     resource = cluster(5, recorded=range(3), quotaBackendBytes=QUOTA, status=ANNOUNCED)
     made = plan(resource, world)
     assert acts(made.actions) == []
-    assert made.verdict.reason == "GrowHeld"
+    assert made.verdict.reason == "GrowBlocked"
     assert "the space quota is used up" in made.verdict.message

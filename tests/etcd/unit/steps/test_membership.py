@@ -181,7 +181,7 @@ def test_no_member_is_added_while_a_voter_is_down() -> None:
     resource = cluster(5)
     made = plan(resource, seen(resource, VOTER, VOTER, DOWN, ABSENT, ABSENT))
     assert acts(made.actions) == []
-    assert made.verdict.reason == "GrowHeld"
+    assert made.verdict.reason == "GrowBlocked"
     assert made.verdict.message.endswith("demo-3 is not added yet: demo-2 is down.")
 
 
@@ -251,7 +251,7 @@ def test_lost_member_is_removed_but_not_replaced_while_another_is_down() -> None
     removed = seen(resource, VOTER, replace(LOST, member=False), VOTER, DOWN, VOTER)
     made = plan(resource, removed)
     assert acts(made.actions) == []
-    assert made.verdict.reason == "GrowHeld"
+    assert made.verdict.reason == "GrowBlocked"
 
 
 def test_data_of_a_former_member_is_deleted_before_its_ordinal_is_reused() -> None:
@@ -324,7 +324,7 @@ def test_scale_down_is_blocked_while_a_remaining_member_is_down() -> None:
     resource = cluster(3, recorded=range(5))
     made = plan(resource, seen(resource, VOTER, DOWN, VOTER, VOTER, VOTER))
     assert acts(made.actions) == []
-    assert made.verdict.reason == "ScaleDownHeld"
+    assert made.verdict.reason == "ScaleDownBlocked"
     assert made.verdict.message == (
         "Scaling from 5 to 3 members; demo-4 is not removed yet: demo-1 is down, so that afterwards only 3 of 4 voters "
         "would be healthy, and 3 must agree."
@@ -336,7 +336,7 @@ def test_operator_that_reaches_a_minority_removes_no_member() -> None:
     resource = cluster(3, recorded=range(5))
     made = plan(resource, seen(resource, VOTER, VOTER, *[replace(DOWN, runs=True, ready=True)] * 3))
     assert acts(made.actions) == []
-    assert made.verdict.reason == "ScaleDownHeld"
+    assert made.verdict.reason == "ScaleDownBlocked"
 
 
 def test_unreachable_but_ready_member_is_not_removed_as_down() -> None:
@@ -345,7 +345,7 @@ def test_unreachable_but_ready_member_is_not_removed_as_down() -> None:
     assert acts(made.actions) == ["remove demo-3"], "the member that is down is removed first"
     alone = plan(resource, seen(resource, VOTER, DOWN, VOTER, VOTER, replace(DOWN, runs=True, ready=True)))
     assert acts(alone.actions) == []
-    assert alone.verdict.reason == "ScaleDownHeld"
+    assert alone.verdict.reason == "ScaleDownBlocked"
 
 
 def test_unreachable_leader_is_not_removed_and_others_stay_healthy() -> None:
@@ -424,4 +424,4 @@ def test_no_member_is_added_to_a_version_that_may_corrupt_it_with_authentication
         made = plan(resource, replace(found, auth_enabled=enabled))
         assert bool(acts(made.actions)) == added
         assert ("issues/14571" in made.verdict.message) != added
-    assert made.verdict.reason == "GrowHeld"
+    assert made.verdict.reason == "GrowBlocked"

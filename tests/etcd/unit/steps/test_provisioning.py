@@ -91,7 +91,7 @@ def test_foreign_secret_is_reported_and_not_changed() -> None:
     fixture = Vault()
     fixture.found[AUTHORITY] = {"kind": "Secret", "metadata": {"name": AUTHORITY}, "data": {}}
     step = keep(fixture, Observed())
-    assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "NotOurs", ())
+    assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "ForeignObject", ())
 
 
 def test_no_certificates_are_issued_without_a_request() -> None:

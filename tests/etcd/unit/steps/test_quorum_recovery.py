@@ -395,7 +395,7 @@ def test_recovery_pod_of_another_owner_is_neither_used_nor_deleted_and_no_member
         for of in (resource, stopped(recovery=None)[0]):  # confirmed, and withdrawn
             made = plan(of, world)
             kinds = {action.obj["kind"] for action in made.actions if isinstance(action, steps.Apply)}
-            assert (made.verdict.progress, made.verdict.reason) == (verdict.Progress.BLOCKED, "NotOurs")
+            assert (made.verdict.progress, made.verdict.reason) == (verdict.Progress.BLOCKED, "ForeignObject")
             assert made.verdict.message.startswith("Pod demo-recovery")
             assert named in made.verdict.message
             assert acts(made.actions) == [], "no pod is deleted, and no volume is marked"
@@ -407,7 +407,7 @@ def test_recovery_pod_of_a_deleted_resource_of_this_name_is_waited_for() -> None
     pod = recovery_pod_obj("Running")
     pod["metadata"]["ownerReferences"] = [object_names.owner(resource, "").reference() | {"uid": "former"}]
     made = plan(resource, replace(world, stray_pods={"demo-recovery": pod}))
-    assert (made.verdict.progress, made.verdict.reason) == (verdict.Progress.WAITING, "NotOurs")
+    assert (made.verdict.progress, made.verdict.reason) == (verdict.Progress.WAITING, "ForeignObject")
     assert acts(made.actions) == []
 
 
@@ -468,7 +468,7 @@ def test_marks_stay_while_the_recovery_may_have_succeeded() -> None:
     pod = {recovery_pod_name(resource): recovery_pod_obj("Succeeded")}
     assert clear_marks(resource, replace(world, job_pods=pod), NOW) == Step()
     stray = clear_marks(resource, replace(world, stray_pods=pod), NOW)
-    assert (stray.actions, stray.reason, stray.progress) == ((), "NotOurs", verdict.Progress.PROGRESSING)
+    assert (stray.actions, stray.reason, stray.progress) == ((), "ForeignObject", verdict.Progress.PROGRESSING)
     assert "Pod demo-recovery is not controlled by this EtcdCluster." in stray.message
     assert clear_marks(resource, seen(resource, SURVIVES, LOST, LOST, leader=None, known=False), NOW) == Step()
     instance = world.instances[2]

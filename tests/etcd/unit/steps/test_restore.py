@@ -108,7 +108,7 @@ def test_restore_pod_of_another_owner_is_neither_used_nor_deleted_and_no_member_
     pod["metadata"]["ownerReferences"] = []
     made = plan(resource, replace(world(), stray_pods={"demo-restore": pod}))
     applied = [action.obj["kind"] for action in made.actions if isinstance(action, Apply)]
-    assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "NotOurs")
+    assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "ForeignObject")
     assert made.verdict.message.startswith("Pod demo-restore is not controlled by this EtcdCluster.")
     assert not any(isinstance(action, Delete) for action in made.actions)
     assert not {"StatefulSet", "PersistentVolumeClaim", "Pod"}.intersection(applied)

@@ -88,7 +88,7 @@ def test_unreachable_running_pod_is_not_restarted_while_another_is_down() -> Non
     unreachable = At(up=False, old=True, runs=True)
     made = plan(resource, seen(resource, OLD, OLD, OLD, unreachable, DOWN))
     assert acts(made.actions) == []
-    assert made.verdict.reason == "UpgradeHeld"
+    assert made.verdict.reason == "UpgradeBlocked"
     alone = plan(resource, seen(resource, OLD, OLD, OLD, replace(unreachable, ready=False), VOTER))
     assert acts(alone.actions) == ["delete Pod demo-3 (pod-3)"], "all other voters are healthy"
 
@@ -97,7 +97,7 @@ def test_healthy_pod_is_not_restarted_while_another_voter_is_down() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, OLD, OLD, DOWN))
     assert acts(made.actions) == []
-    assert made.verdict.reason == "UpgradeHeld"
+    assert made.verdict.reason == "UpgradeBlocked"
     assert (
         "demo-2 is down, so that only 1 of 3 voters would be healthy, and 2 must agree during the restart."
         in made.verdict.message

@@ -130,7 +130,7 @@ async def test_secret_of_a_user_is_neither_used_nor_changed() -> None:
     lab = Lab()
     before = lab.harness.user_client.apply(SECRET, secret(NAME, users="mine:one\n"), force=True)
     resource = await lab.apply()
-    assert reason(resource) == "NotOurs"
+    assert reason(resource) == "ForeignObject"
     assert "Secret cache-auth exists" in resource["status"]["conditions"][0]["message"]
     assert lab.harness.user_client.get(SECRET, NAMESPACE, NAME) == before
     assert not lab.harness.server.objects(STATEFUL_SET)

@@ -115,7 +115,7 @@ def test_chart_grants_all_permissions_that_the_operator_uses(
         trusted(cluster, operator)
         cluster.apply(*(memcached(name, size=1) for name in ("cache", "taken")))
         cluster.apply(memcached("foreign", size=1, workload="Deployment"))
-        operator.wait(lambda: reason(cluster, "taken") == reason(cluster, "foreign") == "NotOurs")
+        operator.wait(lambda: reason(cluster, "taken") == reason(cluster, "foreign") == "ForeignObject")
         operator.wait(lambda: cluster.find("statefulset", "cache") and reason(cluster, "cache"))
         cluster.kubectl("scale", "memcached/cache", "--replicas=2")
         operator.wait(lambda: cluster.get("statefulset", "cache")["spec"]["replicas"] == 2)

@@ -173,7 +173,7 @@ def test_own_secrets_are_recorded_and_a_seeded_one_is_refused(world: World, oper
     metadata = world.metadata("cache-ca") | {"labels": labels}
     seeded = world.user_client.create(SECRET, secret("cache-ca", **{"ca.crt": "x"}) | {"metadata": metadata})
     resource = world.create(size=1, auth={}, tls={"mode": "self"})
-    world.eventually(lambda: world.reason() == "NotOurs")
+    world.eventually(lambda: world.reason() == "ForeignObject")
     assert seeded["metadata"]["uid"] in world.condition(of=conditions.STALLED)["message"]
     assert world.find(STATEFUL_SET) is None
     world.delete(SECRET, "cache-ca")

@@ -226,7 +226,7 @@ def test_kubectl_explain_describes_every_field(kube: Kubectl, resource: Resource
 WAITING = {
     "type": "Ready",
     "status": "False",
-    "reason": "GrowHeld",
+    "reason": "GrowBlocked",
     "message": "Waiting.",
     "lastTransitionTime": "2026-01-01T00:00:00Z",
     "observedGeneration": 1,
@@ -243,7 +243,7 @@ SHOWN = {
             "conditions": [WAITING],
         },
         ["NAME", "SIZE", "READY", "PHASE", "REASON", "VERSION", "AGE", "LEADER", "IMAGE", "MESSAGE"],
-        ["cache", "3", "2", "Scaling", "GrowHeld", "3.6.16", ..., "cache-1", "etcd:v3.6.16", "Waiting."],
+        ["cache", "3", "2", "Scaling", "GrowBlocked", "3.6.16", ..., "cache-1", "etcd:v3.6.16", "Waiting."],
     ),
     ETCD_BACKUP: (
         {
@@ -255,7 +255,7 @@ SHOWN = {
             "conditions": [WAITING],
         },
         ["NAME", "CLUSTER", "PHASE", "REASON", "REVISION", "SIZE", "AGE", "LOCATION", "MESSAGE"],
-        ["cache", "demo", "Complete", "GrowHeld", "7", "1.2Mi", ..., "volume://snapshots/a"],
+        ["cache", "demo", "Complete", "GrowBlocked", "7", "1.2Mi", ..., "volume://snapshots/a"],
     ),
     REDIS_CLUSTER: (
         {
@@ -267,7 +267,7 @@ SHOWN = {
             "conditions": [WAITING, {"type": "slave", "status": "False"}, {"type": "slave", "status": "True"}],
         },
         ["NAME", "REPLICAS", "READY", "PRIMARIES", "PHASE", "REASON", "VERSION", "AGE", "IMAGE", "MESSAGE"],
-        ["cache", "6", "5", "3", "Upgrading", "GrowHeld", "redis-7.0.15", ..., "redis:8.0.2"],
+        ["cache", "6", "5", "3", "Upgrading", "GrowBlocked", "redis-7.0.15", ..., "redis:8.0.2"],
     ),
 }
 

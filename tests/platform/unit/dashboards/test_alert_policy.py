@@ -227,7 +227,7 @@ CERTIFICATES = {
     "90d, not renewed": (90 * DAY, 22 * DAY, "", [WARNS]),
     "90d, not renewed for long": (90 * DAY, 10 * DAY, "", [WARNS]),
     "90d, late": (90 * DAY, 6 * DAY, "", [WARNS, PAGES]),
-    "90d, late and stalled": (90 * DAY, 6 * DAY, "NotOurs", [WARNS, PAGES]),
+    "90d, late and stalled": (90 * DAY, 6 * DAY, "ForeignObject", [WARNS, PAGES]),
     "90d, late and being issued": (90 * DAY, 6 * DAY, "IssuingCertificates", [WARNS]),
     "90d, late and being loaded": (90 * DAY, 6 * DAY, "RefreshingCertificates", [WARNS]),
     "90d, its renewal hangs": (90 * DAY, 4 * DAY, "ReplacingCertificates", [WARNS, PAGES]),

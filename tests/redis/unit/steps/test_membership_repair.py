@@ -72,7 +72,7 @@ def with_unknown_member(
 @pytest.mark.parametrize("more", [{}, {"slots": "0-99"}, {"primary": node_id(0)}, {"known_to": 2}])
 def test_unknown_node_blocks_changes_and_is_not_forgotten(more: dict[str, Any]) -> None:
     made = with_unknown_member(*formed(), *[replace(At(epoch=0))] * 2, **more)
-    assert (made.verdict.reason, made.verdict.progress) == ("StrangerInCluster", Progress.BLOCKED)
+    assert (made.verdict.reason, made.verdict.progress) == ("UnknownMember", Progress.BLOCKED)
     assert made.verdict.message.count("f" * 40) == 1
     assert of(made.actions, "MoveSlots") == of(made.actions, "Forget") == []
 
@@ -109,7 +109,7 @@ def test_unknown_node_that_may_have_slots_prevents_repairs() -> None:
 def test_unknown_node_may_have_the_only_copy_of_lost_slots() -> None:
     lost_replica = replace(R0, up=False, failed=True, disk="another")
     made = with_unknown_member(LOST, P1, P2, lost_replica, R1, R2, primary=node_id(0))
-    assert made.verdict.reason == "StrangerInCluster"
+    assert made.verdict.reason == "UnknownMember"
     assert of(made.actions, "AddSlots") == []
 
 

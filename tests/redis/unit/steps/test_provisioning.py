@@ -159,7 +159,7 @@ def test_foreign_secret_of_the_same_name_is_reported_and_not_changed() -> None:
     lab.give("one")
     lab.put("demo-users", {"mine": "x"})
     step = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
-    assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "NotOurs", ())
+    assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "ForeignObject", ())
 
 
 def test_certificates_are_issued_in_order_from_authority_to_mounted_secret() -> None:

@@ -225,5 +225,5 @@ def test_node_with_the_nodes_conf_of_another_cluster_is_not_the_cluster() -> Non
     assessed = Assessment.of(resource, replace(found, instances=instances))
     assert assessed.view.cluster == {node_id(number) for number in range(6)}
     made = plan(resource, replace(found, instances=instances))
-    assert made.verdict.reason != "StrangerInCluster"
+    assert made.verdict.reason != "UnknownMember"
     assert not [act for act in acts(made.actions) if "forget" not in act]

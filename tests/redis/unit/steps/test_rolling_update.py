@@ -51,7 +51,7 @@ def test_an_updated_replica_is_promoted_before_an_outdated_one() -> None:
 
 def test_primary_is_not_restarted_while_its_only_replica_lags() -> None:
     made = planned(*OLD[:3], replace(R0, synced=False), R1, R2)
-    assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
+    assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollBlocked", True, [])
     assert made.verdict.message == (
         "Rolling update: 3 of 6 pods are outdated. demo-0 is not recreated yet: demo-3 is not in sync with its "
         "primary yet."
@@ -69,7 +69,7 @@ def test_primary_is_not_restarted_while_its_only_replica_is_unreachable(number: 
 
 def test_no_pod_is_restarted_while_a_replica_of_another_shard_lags() -> None:
     made = planned(P0, P1, P2, replace(R0, old=True), R1, replace(R2, synced=False))
-    assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
+    assert (made.verdict.reason, acts(made.actions)) == ("RollBlocked", [])
 
 
 def test_no_warning_while_a_recreated_replica_catches_up() -> None:
@@ -79,7 +79,7 @@ def test_no_warning_while_a_recreated_replica_catches_up() -> None:
 
 def test_update_stops_at_the_first_pod_that_fails_to_start_and_names_the_cause() -> None:
     made = planned(*OLD[:3], replace(R0, created=RECENTLY, **BROKEN), *OLD[4:])  # type: ignore[arg-type]
-    assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
+    assert (made.verdict.reason, acts(made.actions)) == ("RollBlocked", [])
     assert "demo-3 does not start: CrashLoopBackOff: container redis keeps exiting" in made.verdict.message
     assert "demo-3 is already updated. Fix the spec or revert the change" in made.verdict.message
 
@@ -105,7 +105,7 @@ def test_message_names_what_keeps_a_terminating_pod() -> None:
     resource, found = world(*OLD[:4], replace(R1, leaving=True), R2)
     late = NOW + timedelta(minutes=3)
     made = PLANNER.plan(resource, found, late)
-    assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollHeld", True, [])
+    assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollBlocked", True, [])
     assert "demo-4 is being deleted: the deletion should have ended at 2026-01-01T11:59:30Z" in made.verdict.message
     resource, found = world(*OLD[:4], replace(R1, leaving=True, up=False, failed=True), R2)
     instance = found.instances[4]
@@ -113,7 +113,7 @@ def test_message_names_what_keeps_a_terminating_pod() -> None:
     instance.pod_obj["metadata"]["finalizers"] = ["example.com/held"]
     ended = (*found.instances[:4], replace(instance, pod=None), found.instances[5])
     made = PLANNER.plan(resource, replace(found, instances=ended), NOW)
-    assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
+    assert (made.verdict.reason, acts(made.actions)) == ("RollBlocked", [])
     assert "demo-4 is being deleted: the pod has ended, but finalizers remain: example.com/held." in (
         made.verdict.message
     )
@@ -129,13 +129,13 @@ def test_primary_without_replicas_is_restarted_if_it_has_a_volume() -> None:
 def test_primary_without_replicas_and_storage_is_not_restarted() -> None:
     at = [At(slots, keys=5, old=True) for slots in ("0-5460", "5461-10922", "10923-16383")]
     made = planned(*at, replicasPerMaster=0, storage=None)
-    assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
+    assert (made.verdict.reason, acts(made.actions)) == ("RollBlocked", [])
     assert "Increase spec.replicas" in made.verdict.message
 
 
 def test_primary_with_storage_is_not_restarted_while_its_replica_is_missing() -> None:
     made = planned(*OLD[:3], replace(R0, up=False, failed=True), R1, R2)
-    assert (made.verdict.reason, acts(made.actions)) == ("RollHeld", [])
+    assert (made.verdict.reason, acts(made.actions)) == ("RollBlocked", [])
 
 
 def test_broken_pod_without_storage_is_kept_if_it_may_have_the_only_copy() -> None:

@@ -453,7 +453,7 @@ def test_removed_primary_is_drained_without_rebalancing_the_others() -> None:
 def test_recorded_open_slots_are_completed_first() -> None:
     at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], At("", open_slots={7: ("<", 0)}), replica(6)]
     made = planned(*at, status=recorded(0, 6, "7"))
-    assert (made.verdict.reason, moves(made)) == ("MendingSlots", {("00", "06"): 1})
+    assert (made.verdict.reason, moves(made)) == ("RepairingSlots", {("00", "06"): 1})
 
 
 def test_open_slot_moves_to_the_promoted_replica_of_its_target() -> None:
@@ -598,7 +598,7 @@ def test_slots_that_an_earlier_operator_opened_are_finished_if_its_status_report
     before = redis_world.cluster(*at, status={"migration": report})
     del before.obj["status"]["moves"]
     made = plan(before, redis_world.seen(before, *at))
-    assert (made.verdict.reason, moves(made)) == ("MendingSlots", {("00", "06"): 1})
+    assert (made.verdict.reason, moves(made)) == ("RepairingSlots", {("00", "06"): 1})
     (call,) = of(made.actions, "MoveSlots")
     assert (call.written, [move.slots for move in call.recorded]) == (None, [Slots.of(7)]), "the call records it first"
     assert made.status["moves"] == recorded(0, 6, "7")["moves"]

@@ -26,7 +26,7 @@ def instance(number: int, *, old: bool = True, problem: str = "", runs: bool = T
 
 def roll(*instances: Any) -> RollingUpdate[Any]:
     stale = [each for each in instances if each.old]
-    return RollingUpdate(instances, lambda each: each.old, stale, Reason("Updating"), Reason("UpgradeHeld"), 10.0)
+    return RollingUpdate(instances, lambda each: each.old, stale, Reason("Updating"), Reason("UpgradeBlocked"), 10.0)
 
 
 def test_lowest_rank_is_recreated_first_and_alone() -> None:
@@ -61,7 +61,7 @@ def test_failing_updated_pod_is_named(with_problem: bool, quoted: str) -> None:
     step = roll(instance(0), instance(1, old=False, problem="Crash.")).block(
         instance(0), "Why.", with_problem=with_problem
     )
-    assert (step.reason, step.warning, step.actions, step.requeue) == ("UpgradeHeld", True, (), 10.0)
+    assert (step.reason, step.warning, step.actions, step.requeue) == ("UpgradeBlocked", True, (), 10.0)
     assert "demo-1 is already updated" in step.message
     assert quoted in step.message
 
