@@ -316,3 +316,26 @@ async def test_callee_that_raises_disturbs_nothing_else(name: str) -> None:
         except (AssertionError, Injected) as error:
             raise AssertionError(f"{site}: {error}") from error
         assert calls.raises is None, f"{site} was not called again"
+
+
+@pytest.mark.parametrize("also", [(), ("retry",)], ids=["reconcile", "reconcile and its retry"])
+async def test_unexpected_error_restarts_no_worker_and_is_retried(
+    monkeypatch: pytest.MonkeyPatch, also: tuple[str, ...]
+) -> None:
+    """The supervisor would restart the worker, but after a delay, and the resource would wait for its next event."""
+    bench = Bench()
+    await bench.reconcile()
+
+    def fail(*_: object, **__: object) -> None:
+        raise Injected
+
+    monkeypatch.setattr(bench.reconciler._readiness, "begin", fail)
+    for name in also:
+        monkeypatch.setattr(bench.queue, name, fail)
+    try:
+        await bench.reconcile()
+        assert bench.supervisor.note() is None, "no worker was restarted"
+        assert also or bench.queue.failures(BAD) > 0, "the resource is reconciled again without an event"
+    finally:
+        bench.worker.cancel()
+        await asyncio.wait({bench.worker})

@@ -198,13 +198,18 @@ async def test_everything_is_observed_soon_after_an_outage_at_no_cost(hangs: boo
 
 
 class Owners:
-    """Processes of an operator of boxes, which elect a leader. Each box has a Secret that the operator made.
+    """Processes of an operator of boxes, which elect a leader. Each box has a Secret.
+
+    Args:
+        may_watch_secrets: whether the API server admits watches of Secrets.
+        makes_secrets: whether the operator made the Secrets; otherwise users did, and it polls those it may not watch.
 
     Attributes:
         observed: boxes that were observed since they were last cleared.
     """
 
-    def __init__(self, *, may_watch_secrets: bool) -> None:
+    def __init__(self, *, may_watch_secrets: bool, makes_secrets: bool = True) -> None:
+        self._makes_secrets = makes_secrets
         self.server = ApiServer([BOX])
         self.user = self.server.actor("user")
         self.observed: set[str] = set()
@@ -245,7 +250,8 @@ class Owners:
             await asyncio.sleep(0.1)
 
     async def _observe(self, resource: Obj, _: Cache, kube: Kube) -> None:
-        await kube.get_own(SECRET, resource["metadata"]["namespace"], resource["metadata"]["name"])
+        read = kube.get_own if self._makes_secrets else kube.get
+        await read(SECRET, resource["metadata"]["namespace"], resource["metadata"]["name"])
         self.observed.add(resource["metadata"]["name"])
 
     def _plan(self, _: Obj, __: None, ___: datetime) -> Plan:
@@ -276,9 +282,10 @@ async def test_leader_that_leads_again_after_an_outage_reads_no_secret_again(may
     await world.end()
 
 
+@pytest.mark.parametrize("makes_secrets", [True, False], ids=["own Secrets", "Secrets of users"])
 @in_virtual_time
-async def test_leader_observes_everything_if_another_one_led_meanwhile() -> None:
-    world = Owners(may_watch_secrets=False)
+async def test_leader_observes_everything_if_another_one_led_meanwhile(makes_secrets: bool) -> None:
+    world = Owners(may_watch_secrets=False, makes_secrets=makes_secrets)
     first = world.start()
     await world.until_observed(BOXES)
     second = world.start()

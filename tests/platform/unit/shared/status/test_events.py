@@ -71,6 +71,7 @@ async def test_events_of_a_namespace_with_a_slow_webhook_delay_no_others() -> No
     assert server.written == ["quick First"]
     for number in range(2 * MAX_BACKLOG):
         recorder.record(event("slow", f"slow-{number}", "Second", "neighbour"))
+    for number in range(1001):
         recorder.record(event("quick", "quick", f"Later {number}"))
     await asyncio.sleep(1)
     assert "quick Later 1000" in server.written, "a full backlog of the other namespace drops none"
