@@ -1,4 +1,4 @@
-"""Documents: links and anchors resolve, commands and manifests are valid, and the README is short."""
+"""Documents: links and anchors resolve, commands and manifests are valid, README and changelog are short."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.support.paths import REPOSITORY
 DOCUMENTS = documents.documents()
 GUIDES = [path for path in DOCUMENTS if "reference" not in path.parts and path.name != "performance.md"]
 README_LINES = 150
+CHANGELOG_BYTES = 8192
 ADMISSIONS = {
     kind.resource.kind.name: kind.admission
     for operator in operators.installed()
@@ -57,6 +58,11 @@ def test_manifests_cause_neither_errors_nor_warnings(document: Path) -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((REPOSITORY / "README.md").read_text().splitlines()) <= README_LINES
+
+
+def test_the_changelog_is_short() -> None:
+    """A user reads it before an upgrade: it compares releases, and is no log of the development."""
+    assert len((REPOSITORY / "CHANGELOG.md").read_bytes()) <= CHANGELOG_BYTES
 
 
 def test_documents_have_commands_manifests_and_links() -> None:
