@@ -23,15 +23,15 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client.node_inspection import report_of, request_report
 from operators.redis.client.responses import NodeReport, digest
 from operators.redis.client.server import REPLICATION_USER
-from operators.redis.instance import Instance
 from operators.redis.objects import names
 from operators.redis.objects.pod import TEMPLATE
-from operators.redis.observe import Observed
 from operators.redis.plan import Planner
 from operators.redis.security.secrets import Secrets, judge
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.slots.hash_slots import SLOTS, Slots
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed
 from operators.redis.steps.configuration import configured, live_settings
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod

@@ -1,14 +1,13 @@
 """The etcd operator: its packages and modules in layers. Each imports only those below it.
 
 - `__main__`, `operator`: entry point, and composition of the controllers
-- `observer`: observes a cluster, Kubernetes from the cache and etcd live
+- `observe`: reads the state of a cluster, Kubernetes from the cache and etcd live
 - `plan`, `check`: the chain of steps; the program of `helm test`
-- `status`: the reported status of a cluster
+- `report`: the reported status of a cluster, its health and metrics
 - `steps`: steps of the plan, one module per subject
-- `assessment`: facts that several steps need, computed once per reconcile
-- `lifecycles`: legal transitions of a member and of a restore
+- `facts`: facts that several steps need, computed once per reconcile; legal transitions of a member and of a restore
 - `membership`: quorum arithmetic, layout of the StatefulSet, Raft's log, corruption
-- `observe`: observed state of a cluster, as one frozen value
+- `state`: observed state of a cluster, as one frozen value
 - `backup`: snapshots, with their pods, their stores, and the plan of an EtcdBackup
 - `security`: Secrets and certificates
 - `objects`: one module per Kubernetes object, and their names

@@ -1,337 +1,430 @@
-"""Observed state of an EtcdCluster as one frozen value, and what follows from it; observer.py collects it. Pure."""
+"""Collects the observed state of an EtcdCluster: Kubernetes from the cache, etcd live from its members.
+
+An unreachable member does not affect the others: its instance has an error. The plan judges whether the member failed
+or only the connection to it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
 
-from operators.etcd import recovery_marks
-from operators.etcd.api.catalogue import Hazard, bug_of
-from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.api.versions import Version
-from operators.etcd.backup.view import BackupView
-from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, EndpointStatus, HashKV, Member, RaftProgress
-from operators.etcd.empty_directory import EmptyStarts
-from operators.etcd.objects import names
-from operators.etcd.objects.names import CONTAINER, KEPT
-from operators.etcd.security.secrets import Secrets
-from shared.api.catalogue import Bug
-from shared.kubernetes.kinds import Obj
-from shared.kubernetes.pods import Pod, container_status
-from shared.steps.connection import ConnectionSecret
+from operators.etcd.api.resource import API, EtcdCluster
+from operators.etcd.backup import view
+from operators.etcd.client.errors import Denied, EtcdError, Unauthenticated
+from operators.etcd.client.server import Access, Connect, EndpointStatus, HashKV, Member, Members, Server
+from operators.etcd.membership.corruption import suspected
+from operators.etcd.membership.layout import begun
+from operators.etcd.membership.volume_record import own_records
+from operators.etcd.objects import bootstrap, names
+from operators.etcd.objects.bootstrap import SEED, founded, successor
+from operators.etcd.objects.names import DATA
+from operators.etcd.security.secrets import CLIENT, CLIENT_ROLE, read
+from operators.etcd.state import empty_directory
+from operators.etcd.state import observed as observe
+from operators.etcd.state.empty_directory import EmptyStarts
+from operators.etcd.state.observed import ClientUser, Instance, Observed
+from operators.etcd.steps.credentials import other_credentials
+from shared.kubernetes import ownership
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import (
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STATEFUL_SET,
+    Key,
+    Kind,
+    Obj,
+)
+from shared.kubernetes.pods import Pod
+from shared.runtime.cache import Cache
+from shared.status.phases import CREATING, RESTORING
+from shared.steps import connection
+from shared.steps.adoption_observer import adopted_volumes, is_adopting
+from shared.steps.hidden_pods import find_hidden
+from shared.steps.network_policy import network_policy_name
 
-MAX_LAG_ENTRIES = 5000
-"""Entries of Raft's log that a healthy member may lag behind: above it, etcd itself rejects requests.
+Observe = Callable[[EtcdCluster, Cache, Kube], Awaitable[Observed]]
 
-Source: maxGapBetweenApplyAndCommitIndex in server/etcdserver/v3_server.go.
-"""
+Answer = TypeVar("Answer")
+
+_FIRST_REVISION = 2
+"""Revision of the first change of a key."""
+
+Servers = dict[int, Server]
+"""Connections to members, by number."""
 
 
-@dataclass(frozen=True)
-class Instance:
-    """A number of the StatefulSet: a pod, its volume, and the member that runs there.
+def observer(connect: Connect) -> Observe:
+    """Return a function that observes an EtcdCluster.
 
-    Attributes:
-        number: ordinal in the StatefulSet; pod and member are named CLUSTER-NUMBER.
-        pod: running pod; None without one (terminated pods count as none).
-        pod_obj: the pod as an object of the API server, also after it terminated.
-        volume: PersistentVolumeClaim; None without one, and with storage.medium Memory.
-        member: member in etcd's list, found by its peer URL; None without a member or a list.
-        status: status that the member reported; None if it did not answer.
-        error: reason why it did not answer; empty if it did, or was not queried.
-        progress: progress of its data, from its metrics; read only if it does not answer, and either it is a learner or
-            no list of members is known.
-        disk: UID of the current volume, or with storage.medium Memory of the pod; empty without one.
-        recorded: volume that the status records for this member (by id), or without a member, for the former one; empty
-            if none.
-        hidden: why the operator does not see an existing pod, as a predicate; empty if it sees it.
-        empty: the last starts in a row, if etcd exited because its data directory was empty ("couldn't find local
-            name"); None otherwise.
+    Args:
+        connect: opens a connection to a member.
     """
-
-    number: int
-    name: str
-    pod: Pod | None = None
-    pod_obj: Obj | None = None
-    volume: Obj | None = None
-    member: Member | None = None
-    status: EndpointStatus | None = None
-    error: str = ""
-    progress: RaftProgress | None = None
-    disk: str = ""
-    recorded: str = ""
-    empty: EmptyStarts | None = None
-    hidden: str = ""
-
-    @property
-    def proves_loss(self) -> bool:
-        """Whether etcd found the data directory empty so often that the data counts as lost."""
-        return self.empty is not None and self.empty.prove_loss
-
-    @property
-    def ready(self) -> bool:
-        """Whether the kubelet reports the pod as ready, which needs no connection from the operator."""
-        return self.pod is not None and self.pod.ready
-
-    @property
-    def is_out_of_reach(self) -> bool:
-        """Whether only the operator cannot reach the member, as far as the kubelet reports."""
-        return self.ready and self.status is None
-
-    @property
-    def runs(self) -> bool:
-        """Whether etcd's process runs, as last reported by the kubelet; it may be unreachable nevertheless."""
-        container = container_status(self.pod_obj, CONTAINER)
-        return self.ready or "running" in (container.get("state") or {})
-
-    def bug(self, hazard: Hazard) -> Bug | None:
-        """Return the bug that makes a step unsafe with the version that the member reports; None without one."""
-        return bug_of(Version.parse(self.status.version), hazard) if self.status else None
-
-    @property
-    def db_size(self) -> int:
-        """Size of the database in bytes; 0 if unknown."""
-        return self.status.db_size if self.status else 0
-
-    @property
-    def db_free(self) -> int:
-        """Unused bytes of the database."""
-        return self.status.db_size - self.status.db_in_use if self.status else 0
-
-    @property
-    def volume_leaving(self) -> bool:
-        """Whether the volume is being deleted, and waits for the pod."""
-        return self.volume is not None and "deletionTimestamp" in self.volume["metadata"]
-
-    @property
-    def kept_by(self) -> str:
-        """Token of the recovery that keeps the volume of this former member; empty without one."""
-        return next(iter(recovery_marks.tokens(self.volume, KEPT)), "")
-
-    @property
-    def vacated(self) -> bool:
-        """Whether there is no member, but the volume is that of the former member."""
-        return self.member is None and bool(self.disk) and self.disk == self.recorded
+    return partial(_observe, connect)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientUser:
-    """etcd's user for applications.
+async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: Kube) -> Observed:
+    key = Key(resource.namespace, resource.name)
+    seen = Observed(
+        stateful_set=cache.get(STATEFUL_SET, *key),
+        disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
+        network_policy=cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name)),
+        secrets=await read(resource, kube),
+        backup=await view.observe(resource, cache, kube),
+        connection=await connection.read(kube, cache, resource.obj),
+    )
+    pods = cache.owned(POD, key)
+    members = {number: pod for pod in pods if (number := _member_number(resource, pod)) is not None}
+    others = [pod for pod in pods if pod not in members.values()]
+    job_pods = {pod["metadata"]["name"]: pod for pod in others if ownership.belongs_to(pod, resource.uid, {})}
+    stray_pods = {pod["metadata"]["name"]: pod for pod in others if pod["metadata"]["name"] not in job_pods}
+    claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)
+    if is_adopting(resource, claims, names.CLUSTER_UID):
+        claims, former_resource = await adopted_volumes(resource, API.kind, "etcd", cache, kube)
+        seen = dataclasses.replace(seen, former_resource=former_resource)
+    volumes = {number: volume for volume in claims if (number := _volume_number(resource, volume)) is not None}
+    numbers = {*range(_expected(resource, seen)), *members, *volumes}
+    instances = tuple(
+        _instance(resource, number, members.get(number), volumes.get(number)) for number in sorted(numbers)
+    )
+    instances = await _with_hidden(resource, seen, instances, kube)
+    seen = dataclasses.replace(seen, instances=instances, job_pods=job_pods, stray_pods=stray_pods)
+    return await _read_live(resource, await _query(connect, resource, seen, kube), kube)
 
-    Attributes:
-        accepted: whether it reads keys with the password of its Secret.
-        roles: roles of the user, if it was not accepted; None if it does not exist.
-        is_own: whether the operator may replace it: it does not exist, or the operator created it.
+
+async def _with_hidden(
+    resource: EtcdCluster, seen: Observed, instances: Sequence[Instance], kube: Kube
+) -> tuple[Instance, ...]:
+    """Return the instances with the reason why the operator does not see an existing pod.
+
+    Pods of a new cluster do not exist yet, and are not read.
     """
+    if resource.phase in ("", CREATING, RESTORING):
+        return tuple(instances)
+    hidden = await find_hidden(kube, seen.stateful_set, {each.name for each in instances if each.pod_obj})
+    return tuple(dataclasses.replace(each, hidden=hidden.get(each.name, "")) for each in instances)
 
-    accepted: bool
-    roles: tuple[str, ...] | None = None
-    is_own: bool = True
+
+async def _query(connect: Connect, resource: EtcdCluster, before: Observed, kube: Kube) -> Observed:
+    """Query the members, and etcd's user for applications."""
+    seen = await _query_as_root(connect, resource, before, kube)
+    password, voter = seen.secrets.client_password, next(iter(seen.healthy_voters), None)
+    if not seen.auth_enabled or seen.denied or not password or voter is None:
+        return seen
+    endpoint, access = observe.endpoint(resource, voter), _access(resource, seen, voter)
+    root, client = (connect(endpoint, each) for each in (access, _as_client(access, password)))
+    try:
+        return dataclasses.replace(seen, client=await _client_user(root, client))
+    finally:
+        await asyncio.gather(root.aclose(), client.aclose())
 
 
-@dataclass(frozen=True)
-class Observed:
-    """Observed state of an EtcdCluster.
+def _as_client(access: Access, password: str) -> Access:
+    return dataclasses.replace(access, user=CLIENT, password=password) if access.user else access
 
-    Attributes:
-        stateful_set: the StatefulSet; None without one.
-        instances: every number that has a pod, a volume or a member, or should have one, in order.
-        members: list that a quorum agrees on; None if no quorum answered the operator.
-        remembered: without a quorum, the local list of the most advanced member that answered.
-        cluster_id: id from the list, or else from a member (`observer`); 0 if unknown.
-        alarms: raised alarms; empty if no member answered.
-        cluster_version: version that all members run together as (3.6.0); empty if unknown.
-        hashes: if a member may be corrupt (`corruption.suspected`), the hash of each voter by id, all at the lowest
-            revision of any voter.
-        compacted: whether history before the leader's revision is deleted; read only during a NOSPACE alarm.
-        disruption_budget: the PodDisruptionBudget; None without one.
-        network_policy: the NetworkPolicy; None without one.
-        secrets: content of the Secrets.
-        auth_enabled: whether authentication is enabled; None if unknown.
-        denied: error of the members if they reject all passwords of the operator; empty otherwise.
-        former_password: whether root's password is not that of the user's Secret; `secrets.access` has the valid one.
-        client: the user for applications; None if it is unknown, or not offered.
-        job_pods: pods that work for the cluster without being a member (restore, recovery), by name.
-        stray_pods: other pods with the cluster's labels, by name: without this controller, their results prove nothing.
-        backup: snapshots of the cluster.
-        former_resource: NAMESPACE/NAME of an EtcdCluster with the UID whose volumes are to be adopted; empty if none
-            exists.
-        connection: the Secret for clients; None if it was not read.
+
+async def _client_user(root: Server, client: Server) -> ClientUser | None:
+    """Log in as the user for applications; only if etcd denies that, read its roles, which is an entry of Raft's log.
+
+    etcd denies an unknown user, a wrong password and a lack of permission. A user is the operator's if it has the
+    operator's role or accepts the password that only the operator generated; the latter, when the operator stopped
+    before it granted the role.
     """
+    answer = await _answer(client.is_compacted(_FIRST_REVISION))
+    if not isinstance(answer, EtcdError):
+        return ClientUser(accepted=True)
+    if not isinstance(answer, Denied) or isinstance(answer, Unauthenticated):  # its token was outdated twice
+        return None
+    login, roles = await asyncio.gather(_answer(client.authenticate()), _answer(root.roles(CLIENT)))
+    if isinstance(roles, EtcdError) or (isinstance(login, EtcdError) and not isinstance(login, Denied)):
+        return None
+    is_own = roles is None or CLIENT_ROLE in roles or login is None
+    return ClientUser(accepted=False, roles=roles, is_own=is_own)
 
-    stateful_set: Obj | None = None
-    instances: tuple[Instance, ...] = ()
-    members: tuple[Member, ...] | None = None
-    remembered: tuple[Member, ...] = ()
-    cluster_id: int = 0
-    alarms: tuple[Alarm, ...] = ()
-    cluster_version: str = ""
-    hashes: Mapping[int, HashKV] = field(default_factory=dict)
-    compacted: bool = False
-    disruption_budget: Obj | None = None
-    network_policy: Obj | None = None
-    secrets: Secrets = field(default_factory=Secrets)
-    auth_enabled: bool | None = None
-    denied: str = ""
-    former_password: bool = False
-    client: ClientUser | None = None
-    job_pods: Mapping[str, Obj] = field(default_factory=dict)
-    stray_pods: Mapping[str, Obj] = field(default_factory=dict)
-    backup: BackupView = field(default_factory=BackupView)
-    former_resource: str = ""
-    connection: ConnectionSecret | None = None
 
-    @cached_property
-    def voters(self) -> tuple[Member, ...]:
-        """Members that count for the quorum."""
-        return tuple(member for member in self.members or () if not member.learner)
+async def _query_as_root(connect: Connect, resource: EtcdCluster, before: Observed, kube: Kube) -> Observed:
+    """Query the members with the password of the user's Secret, or else with the others that may be valid."""
+    async with _connected(connect, resource, before) as servers:
+        seen = await _query_members(resource, before, servers)
+    if not seen.denied:
+        return seen
+    if resource.spec.auth is None:  # it was removed: the operator's own Secret is read only now
+        before = dataclasses.replace(before, secrets=await read(resource, kube, with_stored=True))
+    for access in other_credentials(before.secrets, refused=seen.secrets.access):
+        attempt = dataclasses.replace(before, secrets=dataclasses.replace(before.secrets, access=access))
+        async with _connected(connect, resource, attempt) as servers:
+            again = await _query_members(resource, attempt, servers)
+        if not again.denied:
+            return dataclasses.replace(again, former_password=True)
+    return seen
 
-    @property
-    def quorum(self) -> int:
-        """Number of voters that must agree."""
-        return len(self.voters) // 2 + 1
 
-    @cached_property
-    def learner(self) -> Member | None:
-        """The learner; etcd allows at most one."""
-        return next((member for member in self.members or () if member.learner), None)
+def _member_number(resource: EtcdCluster, pod: Obj) -> int | None:
+    if not ownership.is_replica(pod, STATEFUL_SET, resource.name, names.selector(resource)):
+        return None
+    return names.number_of(resource, pod["metadata"]["name"])
 
-    @cached_property
-    def leader(self) -> Instance | None:
-        """Instance of the leader: a voter that reports itself as leader in the newest known term."""
-        claiming = [
-            instance
-            for instance in self.instances
-            if self._is_of_cluster(instance) and instance.status and instance.status.leader == instance.status.member_id
-        ]
-        return max(claiming, key=lambda instance: instance.status.raft_term if instance.status else 0, default=None)
 
-    @cached_property
-    def leader_id(self) -> int:
-        """Id of the leader in the newest known term; the leader may be unreachable. 0 if there is none."""
-        statuses = [instance.status for instance in self.instances if self._is_of_cluster(instance) and instance.status]
-        newest = max(statuses, key=lambda status: (status.raft_term, status.leader == status.member_id), default=None)
-        return newest.leader if newest else 0
+def _volume_number(resource: EtcdCluster, volume: Obj) -> int | None:
+    name = volume["metadata"]["name"]
+    return names.number_of(resource, name.removeprefix(f"{DATA}-")) if name.startswith(f"{DATA}-") else None
 
-    @cached_property
-    def downgrade_target(self) -> str:
-        """Version to which the cluster is being downgraded, by the most advanced member that can report it."""
-        statuses = [
-            instance.status
-            for instance in self.instances
-            if self._is_of_cluster(instance) and instance.status and instance.status.storage_version
-        ]
-        newest = max(statuses, key=lambda status: status.raft_applied, default=None)
-        return newest.downgrade_target if newest else ""
 
-    def _is_of_cluster(self, instance: Instance) -> bool:
-        """Whether a server reports this cluster; one on the kept volume of a former cluster has terms of its own."""
-        return instance.status is not None and instance.status.cluster_id == self.cluster_id
+def _expected(resource: EtcdCluster, seen: Observed) -> int:
+    replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
+    known = (names.number_of(resource, member.name) for member in resource.recorded_members)
+    return max(resource.spec.size, replicas, *(number + 1 for number in known if number is not None))
 
-    @property
-    def is_full(self) -> bool:
-        """Whether etcd accepts only deletions, because the quota of a member was used up."""
-        return any(alarm.kind == NOSPACE for alarm in self.alarms)
 
-    @property
-    def is_corrupt(self) -> bool:
-        """Whether etcd rejects changes of keys, because the data of a member differs from the others'."""
-        return any(alarm.kind == CORRUPT for alarm in self.alarms)
+def _instance(resource: EtcdCluster, number: int, pod_obj: Obj | None, volume: Obj | None) -> Instance:
+    name = names.member_name(resource, number)
+    pod = Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None
+    holder = volume if resource.spec.storage.medium == "Volume" else pod_obj
+    return Instance(
+        number,
+        name,
+        pod=pod if pod and not pod.ended else None,
+        pod_obj=pod_obj,
+        volume=volume,
+        disk=holder["metadata"]["uid"] if holder else "",
+        recorded=next((known.volume for known in resource.recorded_members if known.name == name), ""),
+        empty=_empty_starts(resource, name, pod_obj),
+    )
 
-    @cached_property
-    def unknown_members(self) -> tuple[Member, ...]:
-        """Members without an instance: a user added them, with other addresses."""
-        known = {instance.member.id for instance in self.instances if instance.member}
-        return tuple(member for member in self.members or () if member.id not in known)
 
-    @cached_property
-    def healthy_voters(self) -> tuple[Instance, ...]:
-        """Instances of healthy voters: the leader first, then by number."""
-        found = [
-            instance
-            for instance in self.instances
-            if instance.member and not instance.member.learner and self.healthy(instance)
-        ]
-        return tuple(sorted(found, key=lambda instance: (instance is not self.leader, instance.number)))
+def _empty_starts(resource: EtcdCluster, name: str, pod: Obj | None) -> EmptyStarts | None:
+    before = next((known.found_empty for known in resource.recorded_members if known.name == name), None)
+    return empty_directory.observed(pod, before)
 
-    @cached_property
-    def down(self) -> tuple[Member, ...]:
-        """Voters that are not healthy, as far as the operator can observe."""
-        up = {instance.member.id for instance in self.healthy_voters if instance.member}
-        return tuple(member for member in self.voters if member.id not in up)
 
-    @cached_property
-    def answering(self) -> tuple[Instance, ...]:
-        """Instances whose server reported its status, healthy or not."""
-        return tuple(instance for instance in self.instances if instance.status is not None)
+def _access(resource: EtcdCluster, seen: Observed, instance: Instance) -> Access:
+    """Return the credentials for a member: none for one of a former resource of this name, which may still run."""
+    own = {"", resource.uid, resource.adopts_from, resource.adopted_from}
+    if bootstrap.uid_of(instance.pod_obj) in own:
+        return seen.secrets.access
+    return dataclasses.replace(seen.secrets.access, user="", password="")
 
-    def instance_of(self, member: Member | int) -> Instance | None:
-        """Return the instance of a member or of its id; None for an unknown member."""
-        member_id = member if isinstance(member, int) else member.id
-        return next(
-            (instance for instance in self.instances if instance.member and instance.member.id == member_id), None
+
+@asynccontextmanager
+async def _connected(connect: Connect, resource: EtcdCluster, seen: Observed) -> AsyncIterator[Servers]:
+    """Connect to every pod that has an address; nothing is sent yet."""
+    servers = {
+        instance.number: connect(observe.endpoint(resource, instance), _access(resource, seen, instance))
+        for instance in seen.instances
+        if instance.pod and instance.pod.address
+    }
+    try:
+        yield servers
+    finally:
+        await asyncio.gather(*(server.aclose() for server in servers.values()))
+
+
+async def _query_members(resource: EtcdCluster, seen: Observed, servers: Servers) -> Observed:
+    """Query each member for its own status, and one healthy member for the state of the cluster."""
+    answers = await asyncio.gather(*(_answer(server.status()) for server in servers.values()))
+    replies = dict(zip(servers, answers, strict=True))
+    if not any(isinstance(answer, EndpointStatus) for answer in answers):
+        seen = dataclasses.replace(seen, denied=next((str(no) for no in answers if isinstance(no, Denied)), ""))
+    instances = tuple(_with_reply(instance, replies.get(instance.number)) for instance in seen.instances)
+    seen = dataclasses.replace(seen, instances=instances, cluster_id=_cluster_id(resource, instances))
+    for instance in _queryable(seen):
+        server = servers[instance.number]
+        found = await _answer(server.members())
+        if isinstance(found, Members):
+            seen = with_members(resource, seen, found)
+            return await _query_cluster(seen, instance, server, servers)
+        if isinstance(found, Denied):  # 3.4 answers its status without a password
+            seen = dataclasses.replace(seen, denied=str(found))
+    return await _query_without_quorum(seen, servers)
+
+
+async def _answer(request: Awaitable[Answer]) -> Answer | EtcdError:
+    """Return the response, or the error."""
+    try:
+        return await request
+    except EtcdError as error:
+        return error
+
+
+def _with_reply(instance: Instance, answer: EndpointStatus | EtcdError | None) -> Instance:
+    if isinstance(answer, EtcdError):
+        return dataclasses.replace(instance, error=str(answer))
+    return dataclasses.replace(instance, status=answer)
+
+
+def _cluster_id(resource: EtcdCluster, instances: Sequence[Instance]) -> int:
+    """Return the id of the recovery's cluster, or the recorded one, if a member reports it; else any reported id.
+
+    Before an id is recorded, or after it was lost, only one counts that follows from the UID of the resource, or that
+    its own volume claims have: members of a deleted resource of this name may still answer.
+    """
+    found = [instance.status.cluster_id for instance in instances if instance.status]
+    recorded = resource.recorded_cluster_id
+    known = [successor(resource), recorded, *found] if recorded else [founded(resource)]
+    if not recorded:
+        known += [record.cluster_id for record in own_records(resource, instances)]
+    return next((cluster_id for cluster_id in known if cluster_id in found), 0)
+
+
+def _queryable(seen: Observed) -> list[Instance]:
+    """Return members that can provide the list: voters of this cluster that know a leader; the leader first."""
+    able = [
+        instance
+        for instance in seen.answering
+        if instance.status
+        and instance.status.leader
+        and not instance.status.learner
+        and instance.status.cluster_id == seen.cluster_id
+    ]
+    return sorted(able, key=lambda instance: (instance is not seen.leader, instance.number))[:3]
+
+
+def with_members(resource: EtcdCluster, seen: Observed, found: Members) -> Observed:
+    """Assign members to instances by peer URL, with the volume that is recorded for exactly this member."""
+    by_number: dict[int, Member] = {}
+    for member in found.members:
+        for url in member.peer_urls:
+            if (number := names.number_of(resource, url)) is not None:
+                by_number[number] = member
+    instances = {instance.number: instance for instance in seen.instances}
+    for number in by_number.keys() - instances.keys():
+        instances[number] = _instance(resource, number, None, None)
+    recorded = {known.id: known.volume for known in resource.recorded_members if known.id}
+    for number, member in by_number.items():
+        instances[number] = dataclasses.replace(instances[number], member=member, recorded=recorded.get(member.id, ""))
+    return dataclasses.replace(
+        seen,
+        instances=tuple(instances[number] for number in sorted(instances)),
+        members=found.members,
+        cluster_id=found.cluster_id,
+    )
+
+
+async def _query_cluster(seen: Observed, source: Instance, server: Server, servers: Servers) -> Observed:
+    """Query one member for the state of the cluster; some queries are sent only if there is a problem."""
+    version, auth = await asyncio.gather(_answer(server.cluster_version()), _answer(server.auth_enabled()))
+    seen = dataclasses.replace(
+        seen,
+        alarms=source.status.alarms if source.status else (),
+        cluster_version=version if isinstance(version, str) else "",
+        auth_enabled=auth if isinstance(auth, bool) else None,
+    )
+    if auth is True:  # before 3.5.22, status and list of members need no password, but changes do
+        permitted = await _answer(server.is_compacted(_FIRST_REVISION))
+        if isinstance(permitted, Denied):
+            return dataclasses.replace(seen, denied=str(permitted))
+    seen = await _query_learner(seen, servers)
+    leader = seen.leader
+    if seen.is_full and leader and leader.status and leader.number in servers:
+        compacted = await _answer(servers[leader.number].is_compacted(leader.status.revision))
+        seen = dataclasses.replace(seen, compacted=compacted is True)
+    return dataclasses.replace(seen, hashes=await _hashes(seen, servers)) if suspected(seen) else seen
+
+
+async def _query_learner(seen: Observed, servers: Servers) -> Observed:
+    """Query the metrics of a learner that does not answer: while it receives a snapshot, it serves nothing else."""
+    learner = seen.instance_of(seen.learner) if seen.learner else None
+    if learner is None or learner.status is not None or learner.number not in servers:
+        return seen
+    found = await _answer(servers[learner.number].progress())
+    if isinstance(found, EtcdError):
+        return seen
+    instances = (dataclasses.replace(each, progress=found) if each is learner else each for each in seen.instances)
+    return dataclasses.replace(seen, instances=tuple(instances))
+
+
+async def _hashes(seen: Observed, servers: Servers) -> dict[int, HashKV]:
+    """Return the hash of every voter at the lowest revision of any voter."""
+    queried = [
+        instance for instance in seen.instances if instance.status and instance.member and not instance.member.learner
+    ]
+    revision = min((instance.status.revision for instance in queried if instance.status), default=0)
+    answers = await asyncio.gather(*(_answer(servers[instance.number].hash_kv(revision)) for instance in queried))
+    return {
+        instance.member.id: answer
+        for instance, answer in zip(queried, answers, strict=True)
+        if instance.member and isinstance(answer, HashKV)
+    }
+
+
+async def _query_without_quorum(seen: Observed, servers: Servers) -> Observed:
+    """Without a quorum, query the most advanced member's local list, and the progress of unreachable members."""
+    unreachable = [number for number in servers if (instance := seen.instance(number)) and instance.status is None]
+    answers = await asyncio.gather(*(_answer(servers[number].progress()) for number in unreachable))
+    progress = {
+        number: answer for number, answer in zip(unreachable, answers, strict=True) if not isinstance(answer, EtcdError)
+    }
+    instances = tuple(
+        dataclasses.replace(instance, progress=progress.get(instance.number)) for instance in seen.instances
+    )
+    seen = dataclasses.replace(seen, instances=instances)
+    advanced = sorted(
+        (instance for instance in seen.answering if instance.status and instance.status.cluster_id == seen.cluster_id),
+        key=lambda instance: (instance.status.raft_term, instance.status.raft_index) if instance.status else (0, 0),
+        reverse=True,
+    )
+    for instance in advanced:
+        found = await _answer(servers[instance.number].remembered_members())
+        if isinstance(found, Members):
+            return dataclasses.replace(seen, remembered=found.members)
+    return seen
+
+
+async def _read_live(resource: EtcdCluster, seen: Observed, kube: Kube) -> Observed:
+    """Read from the API server what an irreversible step depends on: the cache may be stale or incomplete.
+
+    That is a volume that seems to differ from the recorded one, the volume of a pod whose claim lost its labels, and a
+    volume that another user may have created for a member that is about to be added.
+    """
+    instances = [await _read_instance_live(resource, seen, instance, kube) for instance in seen.instances]
+    return dataclasses.replace(seen, instances=tuple(instances))
+
+
+async def _read_instance_live(resource: EtcdCluster, seen: Observed, instance: Instance, kube: Kube) -> Instance:
+    in_volume = resource.spec.storage.medium == "Volume"
+    if seen.lost(instance) and instance.proves_loss:
+        pod = await _live(kube, POD, resource.namespace, instance.name)
+        instance = dataclasses.replace(instance, empty=_empty_starts(resource, instance.name, pod))
+    if seen.lost(instance) and not instance.proves_loss:
+        kind, name = (
+            (PERSISTENT_VOLUME_CLAIM, names.volume_name(resource, instance.number))
+            if in_volume
+            else (POD, instance.name)
         )
-
-    def instance(self, number: int) -> Instance | None:
-        """Return the instance with a number; None if there is none."""
-        return next((instance for instance in self.instances if instance.number == number), None)
-
-    def instance_named(self, name: str) -> Instance | None:
-        """Return the instance whose pod and member have a name; None if there is none."""
-        return next((instance for instance in self.instances if instance.name == name), None)
-
-    def healthy(self, instance: Instance) -> bool:
-        """Whether the member, voter or learner, answers with its own id, has a leader, and keeps up.
-
-        A member whose pod is terminating does not count as healthy.
-        """
-        member, status = instance.member, instance.status
-        if instance.pod is None or instance.pod.leaving:
-            return False
-        if member is None or status is None or status.member_id != member.id or status.cluster_id != self.cluster_id:
-            return False
-        return status.leader != 0 and self._newest_index - status.raft_applied <= MAX_LAG_ENTRIES
-
-    @cached_property
-    def _newest_index(self) -> int:
-        """Index of the leader; without a leader, the newest index that a member of this cluster reports."""
-        statuses = [
-            instance.status
-            for instance in self.instances
-            if instance.status and instance.status.cluster_id == self.cluster_id
-        ]
-        leading = self.leader.status if self.leader else None
-        return leading.raft_index if leading else max((status.raft_index for status in statuses), default=0)
-
-    def lost(self, instance: Instance) -> bool:
-        """Whether the member's data is lost, by evidence.
-
-        The evidence is that its volume differs from the one on which it was last healthy, or that etcd itself found the
-        data directory empty, at two starts (`empty_directory`). A member that is only unreachable is not lost. Neither
-        is a healthy one, wherever its data came from, nor one that has yet to start for the first time.
-        """
-        if instance.member is None or not instance.member.name or self.healthy(instance):
-            return False
-        return instance.proves_loss or bool(instance.recorded and instance.disk and instance.disk != instance.recorded)
-
-    def others_healthy(self, member: Member | None) -> bool:
-        """Whether every other voter is healthy."""
-        return all(member is not None and other.id == member.id for other in self.down)
-
-    def quorum_without(self, member: Member) -> bool:
-        """Whether the healthy voters are a quorum of the remaining ones after the member is removed."""
-        remaining = [voter for voter in self.voters if voter.id != member.id]
-        up = [voter for voter in remaining if voter not in self.down]
-        return bool(remaining) and len(up) >= len(remaining) // 2 + 1
+        return _with_holder(instance, await _live(kube, kind, resource.namespace, name), in_volume=in_volume)
+    if in_volume and instance.volume is None and (instance.pod_obj or _may_come(resource, seen, instance)):
+        name = names.volume_name(resource, instance.number)
+        return _with_holder(
+            instance, await _live(kube, PERSISTENT_VOLUME_CLAIM, resource.namespace, name), in_volume=True
+        )
+    return instance
 
 
-def endpoint(resource: EtcdCluster, instance: Instance) -> Endpoint:
-    """Return the endpoint of an instance, whose pod has an address."""
-    address = instance.pod.address if instance.pod else ""
-    return Endpoint(instance.name, address, names.host(resource, instance.name), names.CLIENT_PORT)
+def _may_come(resource: EtcdCluster, seen: Observed, instance: Instance) -> bool:
+    """Whether a volume is about to be created here: for the seed, or for a member that is to be added."""
+    replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
+    if seen.members is None:
+        return instance.number == SEED and seen.stateful_set is None and not begun(resource, seen)
+    missing = [other.number for other in seen.instances if other.member is None and other.number >= replicas]
+    is_recorded = any(member.name == instance.name for member in resource.recorded_members)
+    awaited = instance.number < resource.spec.size or is_recorded
+    return instance.number == min(missing, default=None) and awaited
 
 
-def endpoints(resource: EtcdCluster, seen: Observed) -> tuple[Endpoint, ...]:
-    """Return the endpoints for changes of the cluster: its healthy voters, the leader first."""
-    return tuple(endpoint(resource, instance) for instance in seen.healthy_voters)
+def _with_holder(instance: Instance, holder: Obj | None, *, in_volume: bool) -> Instance:
+    disk = holder["metadata"]["uid"] if holder else ""
+    return dataclasses.replace(instance, disk=disk, volume=holder if in_volume else instance.volume)
+
+
+async def _live(kube: Kube, kind: Kind, namespace: str, name: str) -> Obj | None:
+    try:
+        return await kube.get(kind, namespace, name)
+    except NotFound:
+        return None

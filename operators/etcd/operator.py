@@ -11,11 +11,11 @@ from operators.etcd.client import gateway
 from operators.etcd.client.commands import execute
 from operators.etcd.client.server import Connect
 from operators.etcd.objects import names
-from operators.etcd.observe import Observed
-from operators.etcd.observer import observer
+from operators.etcd.observe import observer
 from operators.etcd.plan import Planner
 from operators.etcd.reasons import REASONS
-from operators.etcd.resource_metrics import backup_states, cluster_states
+from operators.etcd.report.metrics import backup_states, cluster_states
+from operators.etcd.state.observed import Observed
 from shared.kubernetes.kinds import (
     DISRUPTION_BUDGET,
     NETWORK_POLICY,

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
-from operators.etcd import health, status
 from operators.etcd.api.resource import EtcdCluster, exposure, validate
-from operators.etcd.assessment import Assessment
 from operators.etcd.backup.pods import cleaning_pod, recovery_pod
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
 from operators.etcd.objects.names import COMPONENT
-from operators.etcd.observe import Observed
+from operators.etcd.report import health, status
 from operators.etcd.running_cluster import as_it_runs
 from operators.etcd.security.secrets import made_secrets
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps import availability
 from operators.etcd.steps.adoption import adopt_volumes, mark_volumes
 from operators.etcd.steps.availability import (

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
 from operators.etcd.objects.command_line import QUOTA, number_given
 from operators.etcd.objects.names import CONTAINER
-from operators.etcd.observe import Instance, Observed
+from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps.adoption import is_adopting
 from operators.etcd.steps.guards import is_foreign
 from operators.etcd.steps.version_change import running_version

@@ -5,11 +5,12 @@ from __future__ import annotations
 from operators.memcached.api import resource
 from operators.memcached.api.catalogue import MEMCACHED, weaknesses_of
 from operators.memcached.client import attestation, server
-from operators.memcached.observe import Observed, observer
+from operators.memcached.observe import observer
 from operators.memcached.plan import Planner
 from operators.memcached.reasons import REASONS
-from operators.memcached.resource_metrics import states
+from operators.memcached.report.metrics import states
 from operators.memcached.security import certificates, connection, users
+from operators.memcached.state.observed import Observed
 from shared.kubernetes.kinds import (
     AUTOSCALER,
     DEPLOYMENT,

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
-from operators.memcached import health, status
 from operators.memcached.api.resource import Memcached, exposure, validate
-from operators.memcached.assessment import Assessment
+from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import COMPONENT
-from operators.memcached.observe import Observed
 from operators.memcached.reasons import REFRESHING_CERTIFICATES, RELOADING_USERS
+from operators.memcached.report import health, status
 from operators.memcached.security.secrets import made_secrets, spare_secrets
+from operators.memcached.state.observed import Observed
 from operators.memcached.steps import availability
 from operators.memcached.steps.attestation_key import keep_attestation_key
 from operators.memcached.steps.availability import report_failing_server, wait_for_servers

@@ -1,222 +1,335 @@
-"""The observed RedisCluster as one frozen value, and the facts that follow from it; observer.py fills it. Pure.
+"""Observes a RedisCluster: Kubernetes objects from the cache, and the nodes live.
 
-A node is identified by its id, which it keeps on its volume, and an instance by the name of its pod. The status
-records which node was on which volume: this distinguishes a node that lost its data from an unreachable one.
+An unreachable node is an instance with an error, and does not hide the others. The plan decides whether the node or
+the
+network has failed.
+
+An address may belong to another pod by the time it is inspected. A node with the id that is recorded for an instance
+is that instance's node, because ids are never reused. For any other id the pod is read live *after* the response: it
+had the address then, and a call checks the id again before it changes anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from functools import cached_property
+import asyncio
+import dataclasses
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 
-from operators.redis.api.directives import NODE_TIMEOUT_MS
-from operators.redis.api.resource import RedisCluster
+from operators.redis.api.resource import API, RedisCluster
+from operators.redis.api.status import RecordedNode, recorded_node
+from operators.redis.client.errors import Denied, RedisError, Unreachable
+from operators.redis.client.node_inspection import count_strays, report_of, request_report
 from operators.redis.client.responses import NodeReport
-from operators.redis.instance import Instance
-from operators.redis.security.secrets import Secrets
-from operators.redis.topology.cluster_view import ClusterView, Seen
-from shared.kubernetes.kinds import Obj
+from operators.redis.client.server import Connect
+from operators.redis.objects import names, redis_conf
+from operators.redis.objects.redis_conf import CONFIG_KEY
+from operators.redis.reasons import CONFIG_MAP_INVALID, CONFIG_MAP_MISSING
+from operators.redis.security.secrets import read
+from operators.redis.slots.hash_slots import Slots
+from operators.redis.state.instance import Instance, endpoint
+from operators.redis.state.observed import ConfigTemplate, Observed
+from operators.redis.state.volume_record import restored_entries
+from operators.redis.zones import Zones
+from shared.kubernetes import ownership
+from shared.kubernetes.client import Kube
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import (
+    CONFIG_MAP,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STATEFUL_SET,
+    Key,
+    Kind,
+    Obj,
+)
+from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
+from shared.runtime.cache import Cache
+from shared.status.phases import CREATING
+from shared.steps import connection
 from shared.steps.adoption import Adoptable
-from shared.steps.connection import ConnectionSecret
+from shared.steps.adoption_observer import adopted_volumes, is_adopting
+from shared.steps.hidden_pods import find_hidden
+from shared.steps.network_policy import network_policy_name
+
+log = logging.getLogger(__name__)
+
+Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
+
+ELSEWHERE = "its address belongs to another pod now"
+"""Error of an instance at whose address another pod's server answered."""
 
 
-@dataclass(frozen=True)
-class ConfigTemplate:
-    """The user's redis.conf from a ConfigMap, which the operator's configuration overrides.
+def observer(connect: Connect) -> Observe:
+    """Return the function that observes a RedisCluster.
 
-    Attributes:
-        text: content; empty if the spec names no ConfigMap.
-        problem: why the content is invalid; None if it is valid.
+    Args:
+        connect: opens a connection to a node.
     """
-
-    text: str = ""
-    problem: SecretProblem | None = None
+    return partial(_observe, connect, Zones())
 
 
-@dataclass(frozen=True)
-class Observed:
-    """The observed RedisCluster.
+async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache: Cache, kube: Kube) -> Observed:
+    key = Key(resource.namespace, resource.name)
+    secrets, config, published = await asyncio.gather(
+        read(resource, kube), _config(resource, kube), connection.read(kube, cache, resource.obj)
+    )
+    seen = Observed(
+        stateful_set=cache.get(STATEFUL_SET, *key),
+        disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
+        network_policy=cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name)),
+        bus_policy=cache.get(NETWORK_POLICY, key.namespace, names.bus_policy_name(resource)),
+        config_map=cache.get(CONFIG_MAP, key.namespace, names.config_name(resource)),
+        secrets=secrets,
+        config=config,
+        former=resource.former_nodes,
+        connection=published,
+    )
+    pods = {number: pod for pod in cache.owned(POD, key) if (number := _pod_number(resource, pod)) is not None}
+    claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)
+    existing = ""
+    if is_adopting(resource, claims, names.CLUSTER_UID):
+        claims, existing = await adopted_volumes(resource, API.kind, "redis", cache, kube)
+    if resource.adopts_from:  # also once all claims are handed over: the status may be lost
+        made = [obj for obj in (seen.stateful_set, *pods.values()) if obj is not None]
+        seen = dataclasses.replace(seen, adoptable=Adoptable(claims, existing, made))
+    volumes = {
+        number: volume
+        for volume in claims
+        if (number := names.volume_number(resource, volume["metadata"]["name"])) is not None
+    }
+    restored = restored_entries(resource, claims)
+    recorded = map(recorded_node, restored) if restored else resource.recorded_nodes
+    nodes = {names.number_of(resource, known.name): known for known in recorded if known.node_id}
+    expected = range(_expected(resource, seen, nodes))
+    if resource.has_storage:
+        volumes |= await _unlabelled(resource, [number for number in expected if number not in volumes], kube)
+    numbers = {*expected, *pods, *volumes, *nodes}
+    instances = tuple(
+        _instance(resource, number, pods.get(number), volumes.get(number), nodes.get(number))
+        for number in sorted(number for number in numbers if number is not None)
+    )
+    instances = await _with_hidden(resource, seen, instances, kube)
+    seen = dataclasses.replace(seen, instances=await _in_zones(zones, instances, kube), restored=restored)
+    seen = await _confirm(resource, await _inspect_all(connect, resource, seen), kube)
+    if log.isEnabledFor(logging.DEBUG) and (conflicts := seen.view.settled):
+        log.debug("%s: %s", key, conflicts)
+    return seen
 
-    Attributes:
-        stateful_set: StatefulSet; None if there is none.
-        instances: instances that have a pod, a volume or a recorded node, or should have one, by number.
-        secrets: content of the Secrets.
-        config: the user's redis.conf.
-        config_map: ConfigMap of the operator, which nodes read when they start.
-        disruption_budget: PodDisruptionBudget.
-        network_policy: NetworkPolicy.
-        bus_policy: NetworkPolicy of the cluster bus that an earlier build of the operator made.
-        former: pod names of nodes that were removed permanently, by node id.
-        adoptable: volumes of a deleted resource of this name.
-        connection: the Secret for clients; None if it was not read.
-        restored: entries of nodes as in status.nodes, from the records on the volume claims; empty unless the status of
-            a created cluster has lost all of them.
+
+async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
+    """Read the user's redis.conf live: ConfigMaps of users are not watched."""
+    name = resource.config_template
+    if not name:
+        return ConfigTemplate()
+    at = "spec.pod[0].configmap"
+    try:
+        found = await kube.get(CONFIG_MAP, resource.namespace, name)
+    except NotFound:
+        message = f"{at}: ConfigMap {name} does not exist. Create it with the key {CONFIG_KEY}, or change the name."
+        return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
+    text = (found.get("data") or {}).get(CONFIG_KEY)
+    if text is None:
+        message = f"{at}: ConfigMap {name} has no key {CONFIG_KEY}. Add it, or change the name."
+        return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
+    if why := redis_conf.excess(text):
+        message = f"{at}: ConfigMap {name}: {CONFIG_KEY} {why}. Shorten it."
+        return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_INVALID, message))
+    return ConfigTemplate(text)
+
+
+async def _with_hidden(
+    resource: RedisCluster, seen: Observed, instances: Sequence[Instance], kube: Kube
+) -> tuple[Instance, ...]:
+    """Return the instances with the reason why the operator does not see an existing pod.
+
+    Pods of a new cluster do not exist yet, and are not read.
     """
+    if resource.phase in ("", CREATING):
+        return tuple(instances)
+    hidden = await find_hidden(kube, seen.stateful_set, {each.name for each in instances if each.pod_obj})
+    return tuple(dataclasses.replace(each, hidden=hidden.get(each.name, "")) for each in instances)
 
-    stateful_set: Obj | None = None
-    instances: tuple[Instance, ...] = ()
-    secrets: Secrets = field(default_factory=Secrets)
-    config: ConfigTemplate = field(default_factory=ConfigTemplate)
-    config_map: Obj | None = None
-    disruption_budget: Obj | None = None
-    network_policy: Obj | None = None
-    bus_policy: Obj | None = None
-    former: Mapping[str, str] = field(default_factory=dict)
-    adoptable: Adoptable = field(default_factory=Adoptable)
-    connection: ConnectionSecret | None = None
-    restored: tuple[Obj, ...] = ()
 
-    @cached_property
-    def reachable(self) -> Mapping[str, Instance]:
-        """Instances whose server is reachable, by the id of the node."""
-        return {instance.report.id: instance for instance in self.instances if instance.report}
+async def _in_zones(zones: Zones, instances: Sequence[Instance], kube: Kube) -> tuple[Instance, ...]:
+    """Return the instances with the zones that their pods run in."""
+    known = await zones.of([instance.pod_obj for instance in instances if instance.pod_obj and instance.host], kube)
+    return tuple(
+        dataclasses.replace(instance, zone=known[instance.host]) if instance.host else instance
+        for instance in instances
+    )
 
-    @cached_property
-    def recorded(self) -> Mapping[str, Instance]:
-        """Instances by the id of the node that the status records."""
-        return {instance.recorded.node_id: instance for instance in self.instances if instance.recorded}
 
-    @cached_property
-    def view(self) -> ClusterView:
-        """The cluster view, merged from all reachable nodes."""
-        former = {node_id: f"a former {name}" for node_id, name in self.former.items()}
-        former |= {
-            node_id: f"the former {instance.name}" for node_id, instance in self.recorded.items() if instance.report
-        }
-        names = {node_id: instance.name for node_id, instance in (*self.recorded.items(), *self.reachable.items())}
-        return ClusterView.of(
-            {instance.report.id: instance.report for instance in self.instances if instance.report},
-            names | {node_id: name for node_id, name in former.items() if node_id not in self.reachable},
-            self.recorded,
+def _pod_number(resource: RedisCluster, pod: Obj) -> int | None:
+    if not ownership.is_replica(pod, STATEFUL_SET, resource.name, names.selector(resource)):
+        return None
+    return names.number_of(resource, pod["metadata"]["name"])
+
+
+def _expected(resource: RedisCluster, seen: Observed, nodes: Collection[int | None]) -> int:
+    """Return how many instances there should be, or may be again: up to the last that has a recorded node."""
+    replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
+    recorded = (number + 1 for number in nodes if number is not None)
+    return max(resource.spec.replicas, replicas, *recorded)
+
+
+async def _unlabelled(resource: RedisCluster, numbers: Sequence[int], kube: Kube) -> dict[int, Obj]:
+    """Return the claims of instances that the cache lacks: a StatefulSet mounts claims by name, and not by labels."""
+    found = await asyncio.gather(
+        *(
+            _live(kube, PERSISTENT_VOLUME_CLAIM, resource.namespace, names.volume_name(resource, number))
+            for number in numbers
         )
-
-    @cached_property
-    def own_ids(self) -> frozenset[str]:
-        """Ids of the nodes of all present and former pods of this cluster."""
-        return frozenset({*self.reachable, *self.recorded, *self.former})
-
-    @cached_property
-    def unknown_nodes(self) -> tuple[Seen, ...]:
-        """Members that belong to no present or former pod of this cluster."""
-        return self.view.unknown_nodes(self.own_ids)
-
-    def instance_of(self, node_id: str) -> Instance | None:
-        """Return the instance of a node: where it is reachable, else where it is recorded; None if it has none."""
-        return self.reachable.get(node_id) or self.recorded.get(node_id)
-
-    def name_of(self, node_id: str) -> str:
-        """Return the name of a node for messages: the name of its pod, if it has one."""
-        return self.view.name(node_id)
-
-    def named(self, name: str) -> Instance | None:
-        """Return the instance of a pod name, if there is one."""
-        return next((instance for instance in self.instances if instance.name == name), None)
-
-    def copy_of(self, node_id: str) -> str:
-        """Return the recorded primary whose data a node has, or had when it took over from it; empty without record."""
-        instance = self.recorded.get(node_id)
-        return instance.recorded.copy_of if instance and instance.recorded else ""
-
-    def has_data_of(self, node_id: str, primary: str) -> bool:
-        """Return whether a node has had all data of a primary, by the record.
-
-        A replica that was just configured reports its primary, but has no data yet, or that of another primary. And a
-        node that was a primary meanwhile has its own data.
-        """
-        instance = self.recorded.get(node_id)
-        return instance is not None and instance.recorded is not None and instance.recorded.data_of == primary
-
-    def has_older_data_of(self, node_id: str, primary: str) -> bool:
-        """Return whether a node has the data that a primary began with when it took over, without any later write.
-
-        That is the node that it took over from, or a replica of that one; unless that node took over from it again.
-        """
-        former = self.copy_of(primary)
-        if not former or primary in (node_id, former) or self.copy_of(node_id) == primary:
-            return False
-        return self.has_data_of(node_id, former)
-
-    def may_replace(self, node_id: str, primary: str) -> bool:
-        """Return whether a node may serve the slots of a lost primary without a user's consent.
-
-        It has had all data of the primary, and has not lost it.
-
-        A replica without any key that had some when it was last in sync was emptied: by a sync that broke off, or by
-        hand.
-        """
-        instance = self.instance_of(node_id)
-        recorded = self.recorded.get(node_id)
-        emptied = (
-            instance is not None
-            and instance.report is not None
-            and not instance.report.keys
-            and recorded is not None
-            and recorded.recorded is not None
-            and recorded.recorded.copy_has_keys
-        )
-        return not emptied and self.has_data_of(node_id, primary)
-
-    def may_be_outdated(self, node_id: str, primary: str, now: datetime) -> bool:
-        """Return whether a replica may lack any number of writes of its lost primary.
-
-        It was never connected since it started, and nothing shows what the primary wrote while it did not run. Or the
-        primary may have served clients for long after the replica lost the connection. Redis elects no such replica
-        either, unless that is forced (clusterHandleSlaveFailover in cluster.c).
-        """
-        instance = self.reachable.get(node_id)
-        if instance is None or instance.report is None:
-            return True
-        served = self._last_served(primary, now)
-        return instance.report.unlinked_seconds > served + max_lag_seconds(instance.report)
-
-    def _last_served(self, primary: str, now: datetime) -> float:
-        """Return how many seconds ago a lost primary may have served clients last; 0 if that is unknown.
-
-        A primary serves them as long as it reaches a majority of the primaries. So it is known if each majority has a
-        reachable node that reports its last answer, and was a primary then: a node that started since cannot report it,
-        and instead of one that was elected since, its own primary may have been of that majority.
-        """
-        reports = [each.report for each in self.reachable.values() if each.report]
-        answered = {report.id: report.answered[primary] for report in reports if primary in report.answered}
-        voted = {
-            node_id
-            for node_id, instance in self.recorded.items()
-            if instance.recorded
-            and node_id in answered
-            and instance.recorded.was_primary(now - timedelta(seconds=answered[node_id]))
-        }
-        unknown = {voter.id for voter in self.view.primaries} - voted  # itself included
-        return min(answered.values(), default=0.0) if len(unknown) < self.view.majority else 0.0
-
-    def lost(self, node_id: str) -> bool:
-        """Return whether all data of a node is lost, by evidence; then it never comes back.
-
-        Its instance has another volume than the last recorded one, or another node. A node that is merely
-        unreachable is not lost, nor is a reachable one, regardless of the origin of its data.
-        """
-        if node_id in self.reachable:
-            return False
-        instance = self.recorded.get(node_id)
-        if instance is None or instance.recorded is None:
-            return node_id in self.former
-        return instance.report is not None or bool(
-            instance.disk and instance.recorded.disk and instance.disk != instance.recorded.disk
-        )
+    )
+    return {number: claim for number, claim in zip(numbers, found, strict=True) if claim is not None}
 
 
-def outlives_pods(resource: RedisCluster) -> bool:
-    """Return whether the data of a node is available to the next pod of its instance."""
-    return resource.has_storage or resource.spec.template.volumes is not None
+def _instance(
+    resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None, recorded: RecordedNode | None
+) -> Instance:
+    name = names.node_name(resource, number)
+    pod = Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None
+    instance = Instance(
+        number,
+        name,
+        pod=pod if pod and not pod.ended else None,
+        pod_obj=pod_obj,
+        recorded=recorded,
+    )
+    return _with_holder(resource, instance, volume if resource.has_storage else pod_obj)
 
 
-def max_lag_seconds(replica: NodeReport) -> float:
-    """Return for how long a primary may outlive the link to a replica that replaces it: a minute by default.
+def _with_holder(resource: RedisCluster, instance: Instance, holder: Obj | None) -> Instance:
+    """Return the instance with its storage: its volume, or without storage its pod, which may mount a shared volume."""
+    if resource.has_storage:
+        instance = dataclasses.replace(instance, volume=holder)
+    return dataclasses.replace(instance, disk=_disk(resource, holder) if holder else "")
 
-    Redis elects one until then, by default: repl-ping-replica-period (10 s) plus cluster-replica-validity-factor (10)
-    times the node timeout of the replica (clusterHandleSlaveFailover in cluster.c).
+
+def _disk(resource: RedisCluster, holder: Obj) -> str:
+    shared = resource.spec.template.volumes
+    if shared is None:
+        return str(holder["metadata"]["uid"])
+    return shared.persistent_volume_claim_name or str((holder.get("spec") or {}).get("nodeName") or "")
+
+
+async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
+    """Inspect all nodes in parallel."""
+    addressable = [instance for instance in seen.instances if instance.pod and instance.pod.address]
+    turn = asyncio.Lock()
+    settings = redis_conf.names(resource, seen.config.text, seen.config_map)
+    answers = await asyncio.gather(
+        *(_inspect(connect, resource, seen, instance, settings, turn) for instance in addressable)
+    )
+    reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
+    instances = tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
+    return await _with_unowned(connect, resource, dataclasses.replace(seen, instances=instances))
+
+
+async def _with_unowned(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
+    """Count the keys of slots that no node claims, if all recorded nodes are reachable.
+
+    While one is not, it may own the slots.
     """
-    timeout = replica.settings.get("cluster-node-timeout", "")
-    return 10 + 10 * (int(timeout) if timeout.isdecimal() else NODE_TIMEOUT_MS) / 1000
+    reports = [instance.report for instance in seen.instances if instance.report]
+    ids = {report.id for report in reports}
+    known = {instance.recorded.node_id for instance in seen.instances if instance.recorded}
+    unowned = Slots.all() - Slots.union(report.me.slots for report in reports)
+    if not resource.formed or not unowned or known - ids:
+        return seen
+
+    async def counted(instance: Instance) -> Instance:
+        if instance.report is None or instance.report.me.is_replica:
+            return instance
+        server = connect(endpoint(resource, instance), seen.secrets.access)
+        try:
+            if await server.execute("CLUSTER", "MYID") != instance.id:
+                return dataclasses.replace(instance, report=None, error=ELSEWHERE)
+            suspected = unowned | _suspected(resource, instance, instance.id)
+            report = await count_strays(server, instance.report, suspected)
+        except RedisError as error:
+            return _with_answer(dataclasses.replace(instance, report=None), error)
+        finally:
+            await server.aclose()
+        return dataclasses.replace(instance, report=report)
+
+    return dataclasses.replace(seen, instances=tuple(await asyncio.gather(*map(counted, seen.instances))))
+
+
+async def _inspect(
+    connect: Connect,
+    resource: RedisCluster,
+    seen: Observed,
+    instance: Instance,
+    settings: Collection[str],
+    turn: asyncio.Lock,
+) -> NodeReport | RedisError:
+    """Return the report of one node, or why there is none."""
+    server = connect(endpoint(resource, instance), seen.secrets.access)
+    try:
+        found = await request_report(server, settings)
+        async with turn:  # responses that arrive together are parsed one in each turn of the event loop
+            await asyncio.sleep(0)
+            report = report_of(found)
+        return await count_strays(server, report, _suspected(resource, instance, report.id))
+    except RedisError as error:
+        return error
+    finally:
+        await server.aclose()
+
+
+def _suspected(resource: RedisCluster, instance: Instance, node_id: str) -> Slots:
+    """Return the slots of which a node may hold foreign keys: recorded ones, its own or those of its former primary."""
+    if not (foreign := resource.recorded_foreign):
+        return Slots()
+    known = instance.recorded
+    lineage = {node_id, *((known.primary, known.copy_of) if known and known.node_id == node_id else ())}
+    return Slots.union(slots for holder, slots in foreign.items() if holder in lineage)
+
+
+def _with_answer(instance: Instance, answer: NodeReport | RedisError | None) -> Instance:
+    if isinstance(answer, RedisError):
+        denied, distrusts = isinstance(answer, Denied), isinstance(answer, Unreachable) and answer.distrusts
+        return dataclasses.replace(instance, error=str(answer), denied=denied, distrusts=distrusts)
+    return dataclasses.replace(instance, report=answer)
+
+
+async def _confirm(resource: RedisCluster, seen: Observed, kube: Kube) -> Observed:
+    """Read live what an irreversible step would depend on, because the cache may be stale.
+
+    That is the pod of an unexpected node, and a volume that differs from the recorded one.
+    """
+    reachable = Counter(instance.id for instance in seen.instances if instance.report)
+    instances = await asyncio.gather(*(_confirmed(resource, instance, reachable, kube) for instance in seen.instances))
+    return dataclasses.replace(seen, instances=tuple(instances))
+
+
+async def _confirmed(resource: RedisCluster, instance: Instance, reachable: Counter[str], kube: Kube) -> Instance:
+    if instance.report and not (instance.recorded and instance.recorded.node_id == instance.id):
+        live = await _live(kube, POD, resource.namespace, instance.name)
+        if reachable[instance.id] > 1 or not _same(live, instance.pod_obj):
+            instance = dataclasses.replace(instance, report=None, error=ELSEWHERE)
+    if instance.recorded and instance.recorded.disk and instance.disk != instance.recorded.disk:
+        kind = PERSISTENT_VOLUME_CLAIM if resource.has_storage else POD
+        name = names.volume_name(resource, instance.number) if resource.has_storage else instance.name
+        return _with_holder(resource, instance, await _live(kube, kind, resource.namespace, name))
+    return instance
+
+
+def _same(live: Obj | None, known: Obj | None) -> bool:
+    """Return whether a pod is still the inspected one, at the inspected address."""
+    if live is None or known is None or live["metadata"]["uid"] != known["metadata"]["uid"]:
+        return False
+    return bool((live.get("status") or {}).get("podIP") == (known.get("status") or {}).get("podIP"))
+
+
+async def _live(kube: Kube, kind: Kind, namespace: str, name: str) -> Obj | None:
+    try:
+        return await kube.get(kind, namespace, name)
+    except NotFound:
+        return None

@@ -10,12 +10,12 @@ from operators.redis.api.catalogue import REDIS, VALKEY, weaknesses_of
 from operators.redis.client import connection
 from operators.redis.client.commands import execute
 from operators.redis.client.server import Connect
-from operators.redis.observe import Observed
-from operators.redis.observer import observer
+from operators.redis.observe import observer
 from operators.redis.plan import Planner
 from operators.redis.reasons import REASONS
-from operators.redis.resource_metrics import states
+from operators.redis.report.metrics import states
 from operators.redis.settings import FLAGS, NEW_VERSIONS, Settings
+from operators.redis.state.observed import Observed
 from shared.api.spec import Admission
 from shared.kubernetes.kinds import (
     CONFIG_MAP,

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
-from operators.redis import health, status
 from operators.redis.api.admission import exposure, validate
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
-from operators.redis.observe import Observed
 from operators.redis.reasons import SPREADING
+from operators.redis.report import health, status
 from operators.redis.running_cluster import as_it_runs
 from operators.redis.security import secrets
 from operators.redis.settings import Settings
+from operators.redis.state.observed import Observed
 from operators.redis.steps import availability
 from operators.redis.steps.adoption import adopt_volumes, mark_volumes
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes, report_refused_writes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.instance import Instance
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import redis_conf
 from operators.redis.objects.names import is_foreign
-from operators.redis.observe import ConfigTemplate, Observed
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import ConfigTemplate, Observed
 
 
 def as_it_runs(resource: RedisCluster, observed: Observed, facts: Assessment, /) -> tuple[RedisCluster, Assessment]:

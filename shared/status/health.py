@@ -7,7 +7,7 @@ Ready compares the observed state with the spec. Health is independent of the sp
 - Degraded: clients are served, but with less redundancy than the spec requests, or on too few hosts or zones.
 - Observed: the operator reaches what it manages. Its own blindness is never reported as an outage.
 
-Each operator computes a `Health` in its `health.py`; `shared.status.conditions` composes the conditions.
+Each operator computes a `Health` in its `report/health.py`; `shared.status.conditions` composes the conditions.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ STATES = (
     PROGRESS,
     REMAINING,
 )
-"""Metrics of every operator; further ones are in operators/*/resource_metrics.py."""
+"""Metrics of every operator; further ones are in operators/*/report/metrics.py."""
 
 CONDITIONS = (
     conditions.READY,

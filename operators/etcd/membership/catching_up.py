@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.observe import Instance, Observed
+from operators.etcd.state.observed import Instance, Observed
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections import Counter
 
 from operators.etcd.client.server import CORRUPT, HashKV, Member
-from operators.etcd.observe import Instance, Observed
+from operators.etcd.state.observed import Instance, Observed
 from shared.kubernetes.kinds import Obj
 
 INCONSISTENT = "found data inconsistency with peers"

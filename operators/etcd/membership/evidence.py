@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.quorum import member_names
-from operators.etcd.observe import Instance, Observed
+from operators.etcd.state.observed import Instance, Observed
 
 
 class Evidence(enum.Enum):

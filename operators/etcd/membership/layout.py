@@ -8,7 +8,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
 from operators.etcd.objects.names import SERVES
-from operators.etcd.observe import Instance, Observed
+from operators.etcd.state.observed import Instance, Observed
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from operators.etcd.client.server import Member
-from operators.etcd.observe import Instance, Observed
+from operators.etcd.state.observed import Instance, Observed
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from operators.etcd.api.versions import SUPPORTED, Version, dotted
 from operators.etcd.membership.evidence import GOOD, Finding, bad, unknown
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.command_line import SNAPSHOT_COUNT, number_given
-from operators.etcd.observe import Instance, Observed
+from operators.etcd.state.observed import Instance, Observed
 from shared.kubernetes.kinds import Obj
 
 WRITES_SINCE = {(3, 7): (3, 6)}

@@ -14,7 +14,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
 from operators.etcd.objects import names
 from operators.etcd.objects.names import CLUSTER_ID, CLUSTER_UID, MEMBER_ID, PEER_URL, VERSION, VOTERS
-from operators.etcd.observe import Instance, Observed
+from operators.etcd.state.observed import Instance, Observed
 from shared.kubernetes.accessors import annotation, label
 from shared.kubernetes.kinds import Obj
 

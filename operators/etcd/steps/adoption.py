@@ -12,7 +12,7 @@ from datetime import datetime
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.volume_record import VolumeRecord, records, to_record, why_unusable
 from operators.etcd.objects.names import CLUSTER_UID
-from operators.etcd.observe import Observed
+from operators.etcd.state.observed import Observed
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.runtime.plan import Patch, Step
 from shared.steps import adoption

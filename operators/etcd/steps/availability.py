@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.empty_directory import AWAITING_PROOF
 from operators.etcd.membership.quorum import member_names
-from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import ETCD_UNREACHABLE, MEMBER_FAILING, RECOVERING
+from operators.etcd.state.empty_directory import AWAITING_PROOF
+from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps.backup_schedule import failing
 from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.former_data import size_note

@@ -18,8 +18,8 @@ from operators.etcd.api.snapshot_stores import Destination
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.objects import names
-from operators.etcd.observe import Observed
 from operators.etcd.reasons import RUNNING
+from operators.etcd.state.observed import Observed
 from shared.api.schedule import last_due, next_due
 from shared.api.spec import InvalidSpec, as_object
 from shared.kubernetes import accessors

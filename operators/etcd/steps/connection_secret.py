@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names, services
 from operators.etcd.objects.names import CLIENT_PORT, COMPONENT
 from operators.etcd.security.secrets import CLIENT, USER

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import Disarm
 from operators.etcd.client.server import CORRUPT, Member
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership import quorum
 from operators.etcd.membership.corruption import agreed_hash, contradictory, differs, ended_over_peers, suspected
-from operators.etcd.observe import Observed
 from operators.etcd.reasons import CORRUPT_MEMBER_BLOCKED, CORRUPTION_UNCLEAR, REPLACING_CORRUPT_MEMBER
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps import member_changes
 from shared.runtime.plan import PASS, Step, announced
 from shared.status.verdict import Progress

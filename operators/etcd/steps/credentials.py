@@ -21,12 +21,11 @@ import dataclasses
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth, ReplaceUser
 from operators.etcd.client.server import Access
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
 from operators.etcd.objects.names import COMPONENT
-from operators.etcd.observe import Observed
 from operators.etcd.reasons import (
     CHANGING_PASSWORD,
     CHECKING_AUTH,
@@ -36,6 +35,7 @@ from operators.etcd.reasons import (
     ENABLING_AUTH,
 )
 from operators.etcd.security.secrets import CLIENT, CLIENT_ROLE, USER, Secrets, root_secret
+from operators.etcd.state.observed import Observed
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
 from operators.etcd.objects import names
-from operators.etcd.observe import Instance, Observed
+from operators.etcd.state.observed import Instance, Observed
 
 
 @dataclass(frozen=True, slots=True)

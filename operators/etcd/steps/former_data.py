@@ -10,13 +10,13 @@ from collections.abc import Callable
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.backup.pods import TOKEN, cleaning_pod_name
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects.names import SET_ASIDE
-from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import FORMER_DATA_KEPT, RELEASING_DATA
-from operators.etcd.recovery_marks import tokens, without
+from operators.etcd.state.observed import Instance, Observed
+from operators.etcd.state.recovery_marks import tokens, without
 from operators.etcd.steps.guards import stray
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD, Obj

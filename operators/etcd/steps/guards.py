@@ -8,8 +8,8 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.pods import recovery_pod_name, restore_pod_name
 from operators.etcd.membership.quorum import member_names
 from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, owner
-from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import UNKNOWN_MEMBER, VOLUME_IN_THE_WAY
+from operators.etcd.state.observed import Instance, Observed
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import controller_of, owner_of
 from shared.runtime.plan import PASS, Step

@@ -8,9 +8,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects.names import CONTAINER, SECRETS, authority_secret
-from operators.etcd.observe import Instance
+from operators.etcd.state.observed import Instance
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.pods import running_since
 from shared.runtime.plan import PASS, Step

@@ -17,13 +17,13 @@ from datetime import datetime
 
 from operators.etcd.api.catalogue import Hazard
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import Compact, Defragment, Disarm
 from operators.etcd.client.server import NOSPACE
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership import quorum
 from operators.etcd.objects.command_line import QUOTA, number_given
-from operators.etcd.observe import Instance, Observed, endpoint
 from operators.etcd.reasons import OUT_OF_SPACE, QUOTA_EXCEEDED, RAISING_QUOTA, UNSAFE_VERSION
+from operators.etcd.state.observed import Instance, Observed, endpoint
 from shared.api.schedule import last_due
 from shared.kubernetes.accessors import condition, rfc3339
 from shared.runtime.plan import PASS, Step, announced

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import AddLearner, MoveLeader, Promote, Remove
-from operators.etcd.lifecycles import MEMBER, MemberEvent, MemberState, member_state
+from operators.etcd.facts.lifecycles import MEMBER, MemberEvent, MemberState, member_state
 from operators.etcd.objects import names
-from operators.etcd.observe import Instance, Observed, endpoint, endpoints
+from operators.etcd.state.observed import Instance, Observed, endpoint, endpoints
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from shared.runtime.plan import Action, Step
 from shared.status.reasons import Reason

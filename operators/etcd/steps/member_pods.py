@@ -8,7 +8,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import Closed
 from operators.etcd.objects.names import CLIENTS, SERVES
-from operators.etcd.observe import Observed
+from operators.etcd.state.observed import Observed
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Patch, Step
 

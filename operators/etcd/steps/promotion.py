@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
-from operators.etcd.lifecycles import MemberState
+from operators.etcd.facts.assessment import Assessment
+from operators.etcd.facts.lifecycles import MemberState
 from operators.etcd.membership import catching_up
-from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import JOINING, LEARNER_STUCK, PROMOTING
+from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import MEMBERSHIP_POLL_SECONDS
 from shared.runtime.plan import PASS, Step, announced

@@ -6,14 +6,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.layout import layout
 from operators.etcd.objects import disruption_budget, names, network_policy, pod, services, stateful_set
 from operators.etcd.objects.bootstrap import successor
 from operators.etcd.objects.command_line import QUOTA
 from operators.etcd.objects.names import COMPONENT, CONTAINER, COPIED, SECRETS
-from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps.quorum_recovery import replicas
 from operators.etcd.steps.version_change import image, permitted
 from shared.api.podspec import smaller

@@ -25,19 +25,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from operators.etcd import recovery_marks
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.backup.pods import TOKEN, recovery_pod_name
-from operators.etcd.empty_directory import AWAITING_PROOF
 from operators.etcd.membership.layout import begun
 from operators.etcd.membership.volume_record import lost_records
 from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import successor, successor_of
 from operators.etcd.objects.names import CLUSTER_ID, KEPT, SET_ASIDE
-from operators.etcd.observe import Observed
 from operators.etcd.reasons import DATA_LOST, NO_QUORUM, QUORUM_LOST, RECOVERING, RECOVERY_FAILED
-from operators.etcd.recovery_marks import marks, tokens
+from operators.etcd.state import recovery_marks
+from operators.etcd.state.empty_directory import AWAITING_PROOF
+from operators.etcd.state.observed import Observed
+from operators.etcd.state.recovery_marks import marks, tokens
 from operators.etcd.steps.data_loss import QuorumLoss, has_returned, loss, progress
 from operators.etcd.steps.guards import stray
 from operators.etcd.steps.version_change import permitted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.layout import recorded_disk
 from operators.etcd.membership.volume_record import lost_records
 from operators.etcd.objects.bootstrap import successor
@@ -19,7 +19,7 @@ def record_cluster(resource: EtcdCluster, facts: Assessment, _now: datetime) -> 
 
     With the id recorded, no seed ever bootstraps another cluster. With the volumes recorded, a member that lost its
     data is distinguished from one that is only unreachable. The status itself is written from the same facts
-    (status.py).
+    (report/status.py).
     """
     return (
         _restore_status(resource, facts)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
-from operators.etcd.lifecycles import MemberState
+from operators.etcd.facts.assessment import Assessment
+from operators.etcd.facts.lifecycles import MemberState
 from operators.etcd.membership.quorum import removal_refusal
 from operators.etcd.reasons import REMOVING, REPLACEMENT_BLOCKED, REPLACING
 from operators.etcd.steps import member_changes

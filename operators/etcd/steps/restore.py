@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 
 from operators.etcd.api.backup import COMPLETE
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
 from operators.etcd.backup import pods
 from operators.etcd.backup.outcome import Outcome, outcome
-from operators.etcd.lifecycles import RESTORE, RestoreEvent, RestoreState
+from operators.etcd.facts.assessment import Assessment
+from operators.etcd.facts.lifecycles import RESTORE, RestoreEvent, RestoreState
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import SEED
 from operators.etcd.objects.names import volume_name

@@ -11,8 +11,8 @@ from operators.etcd.membership.layout import layout
 from operators.etcd.membership.quorum import Quorum, removal_refusal, restart_refusal
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.pod import TEMPLATE
-from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import JOINING, UPGRADE_BLOCKED
+from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.member_changes import hand_over, remove
 from operators.etcd.steps.version_change import may_start

@@ -6,12 +6,12 @@ from datetime import datetime
 
 from operators.etcd.api.catalogue import Hazard, bug_of
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
-from operators.etcd.lifecycles import MemberState
+from operators.etcd.facts.assessment import Assessment
+from operators.etcd.facts.lifecycles import MemberState
 from operators.etcd.membership.quorum import addition_refusal, removal_refusal
 from operators.etcd.objects import names
-from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import GROW_BLOCKED, REPLACING, SCALE_DOWN_BLOCKED
+from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.version_change import running_version

@@ -20,14 +20,14 @@ from functools import partial
 from operators.etcd.api.catalogue import ETCD
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import MIN_VERSION_BEFORE, SUPPORTED, Version, dotted, upgrade_refusal
-from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import CancelDowngrade, EnableDowngrade
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.evidence import GOOD, Finding, bad, objection, unknown
 from operators.etcd.membership.layout import begun
 from operators.etcd.membership.raft_log import WRITES_SINCE, ran_later, readable
 from operators.etcd.objects.names import CONTAINER, VERSION
-from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import DOWNGRADING, UPGRADE_BLOCKED, UPGRADE_REFUSED
+from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from shared.api.image import Image
 from shared.kubernetes.accessors import annotation

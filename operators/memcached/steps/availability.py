@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.assessment import Assessment
-from operators.memcached.pause import CHECK_INTERVAL_SECONDS
+from operators.memcached.facts.assessment import Assessment
+from operators.memcached.facts.pause import CHECK_INTERVAL_SECONDS
 from operators.memcached.reasons import (
     PODS_REFUSED,
     REFRESHING_CERTIFICATES,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.assessment import Assessment
+from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import server_hosts, server_secret
 from operators.memcached.reasons import REFRESHING_CERTIFICATES
 from operators.memcached.security.certificates import (

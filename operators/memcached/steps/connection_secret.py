@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached, validate
-from operators.memcached.assessment import Assessment
+from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects import service
 from operators.memcached.objects.names import client_secret, owner, service_host
 from operators.memcached.objects.pod import COMPONENT

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.assessment import Assessment
+from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import owner, users_secret
 from operators.memcached.objects.pod import COMPONENT, USERS_KEY
 from operators.memcached.security.secrets import MAX_LINE_BYTES, MAX_USERS

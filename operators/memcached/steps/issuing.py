@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.assessment import Assessment
+from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import COMPONENT
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.assessment import Assessment
+from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects import autoscaler, deployment, disruption_budget, network_policy, service, stateful_set
 from operators.memcached.objects.names import mounted_secret, owner, server_secret
 from operators.memcached.objects.pod import (

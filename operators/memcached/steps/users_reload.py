@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.assessment import Assessment
+from operators.memcached.facts.assessment import Assessment
 from operators.memcached.reasons import RELOADING_USERS, USERS_NOT_PROVEN
 from shared.runtime.plan import PASS, Step
 from shared.runtime.settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.assessment import Assessment
+from operators.memcached.facts.assessment import Assessment
 from operators.memcached.reasons import SWITCHING_WORKLOAD
 from shared.runtime.plan import PASS, Delete, Step
 

@@ -45,7 +45,7 @@ from typing import Any
 from operators.redis.client.errors import Loading, Refused, SlotStuck, TargetFull, TargetNotReplicating, no_node, sure
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Command
-from operators.redis.lifecycles import SLOT, SlotEvent, SlotState
+from operators.redis.facts.lifecycles import SLOT, SlotEvent, SlotState
 from operators.redis.migration import acknowledgement, big_keys, claim_renewal, duplicates
 from operators.redis.migration.journal import Journal
 from operators.redis.migration.participants import End, Limits

@@ -10,10 +10,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CLUSTER_UID
-from operators.redis.observe import Observed
-from operators.redis.volume_record import node_entries, records, to_record, why_copied, why_unusable
+from operators.redis.state.observed import Observed
+from operators.redis.state.volume_record import node_entries, records, to_record, why_copied, why_unusable
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.runtime.plan import Patch, Step
 from shared.steps import adoption

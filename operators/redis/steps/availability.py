@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.instance import Instance
+from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import NODE_FAILING, WRITES_REFUSED
+from operators.redis.state.instance import Instance
 from operators.redis.steps.rolling_update import outdated
 from operators.redis.steps.scale_down import why_needed
 from operators.redis.topology.view_conflicts import brief

@@ -18,12 +18,12 @@ from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import FormingNode
-from operators.redis.assessment import Assessment
 from operators.redis.client.commands import AddSlots, Forget, Meet, SetEpoch
 from operators.redis.client.responses import NodeReport
-from operators.redis.instance import endpoint
+from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import NOT_EMPTY
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.state.instance import endpoint
 from operators.redis.steps.availability import failure
 from operators.redis.steps.bootstrap_plan import planned, replaced_node, why_incomplete, why_occupied
 from operators.redis.steps.waiting import GOSSIP_SECONDS

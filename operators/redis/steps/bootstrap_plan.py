@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from operators.redis.api.status import FormingNode, RecordedNode
-from operators.redis.assessment import Assessment
-from operators.redis.instance import Instance
+from operators.redis.facts.assessment import Assessment
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.placement import choose_primaries
 from operators.redis.slots.slot_planner import shares
+from operators.redis.state.instance import Instance
 
 
 def planned(seen: Assessment) -> tuple[FormingNode, ...]:

@@ -11,13 +11,13 @@ from functools import lru_cache
 from operators.redis.api.directives import same
 from operators.redis.api.engine_versions import Version
 from operators.redis.api.resource import RedisCluster
-from operators.redis.instance import Instance
 from operators.redis.objects import config_map, names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK, CONTAINER, READ_ONCE
 from operators.redis.objects.pod import is_started_afresh, is_started_waiting, starts_afresh, starts_waiting
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
-from operators.redis.observe import Observed
 from operators.redis.settings import Settings
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import is_applied
 from shared.kubernetes.accessors import annotation

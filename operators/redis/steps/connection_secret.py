@@ -6,9 +6,9 @@ from datetime import datetime
 from urllib.parse import quote
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.bus_port import bus_port
 from operators.redis.client.server import PORT
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.bus_port import bus_port
 from operators.redis.objects import names, services
 from operators.redis.objects.names import COMPONENT
 from operators.redis.security.users import USER

@@ -14,14 +14,14 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords
 from operators.redis.client.responses import NodeReport, digest
 from operators.redis.client.server import REPLICATION_USER
-from operators.redis.instance import Instance, endpoint
 from operators.redis.objects import names
 from operators.redis.objects.names import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.objects.redis_conf import TLS
-from operators.redis.observe import Observed
 from operators.redis.reasons import DENIED, RENEWING_CERTIFICATES, ROTATING_PASSWORD
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
+from operators.redis.state.instance import Instance, endpoint
+from operators.redis.state.observed import Observed
 from operators.redis.steps.provisioning import users_secret
 from operators.redis.steps.rollout_markers import applied_everywhere, is_applied, mark_pod, marker, running
 from shared.kubernetes import secret_provenance

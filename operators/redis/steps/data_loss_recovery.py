@@ -29,15 +29,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
 from operators.redis.client.commands import AddSlots, Forget
 from operators.redis.client.responses import NodeReport
-from operators.redis.instance import Instance
-from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.migration.commands import AssignSlots
-from operators.redis.observe import outlives_pods
 from operators.redis.reasons import DATA_AWAY, NODE_NOT_EMPTY, RECOVERING, SLOTS_LOST, SLOTS_UNSERVED, TAKING_OVER
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import outlives_pods
 from operators.redis.steps.failover import take_over_from_lost, unelectable
 from operators.redis.steps.preconditions import refuse_unknown_nodes
 from operators.redis.steps.readoption import take_back

@@ -14,13 +14,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
 from operators.redis.client.commands import ShutDown
-from operators.redis.instance import Instance
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import is_started_afresh, is_started_waiting
 from operators.redis.objects.redis_conf import appends, persists
-from operators.redis.observe import outlives_pods
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import outlives_pods
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import running_since

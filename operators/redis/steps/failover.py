@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
-from operators.redis.assessment import Assessment
 from operators.redis.client.commands import FailOver
-from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import TAKING_OVER
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen

@@ -20,11 +20,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.instance import Instance
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import LAST_RUN
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.reasons import PREPARING_RESTART
+from operators.redis.state.instance import Instance
 from operators.redis.steps.rollout_markers import mark_pod
 from shared.kubernetes.accessors import annotation
 from shared.runtime.plan import PASS, Step

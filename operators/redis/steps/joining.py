@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
 from operators.redis.client.commands import Meet
-from operators.redis.instance import Instance, endpoint
-from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import JOINING, NODE_NOT_EMPTY
+from operators.redis.state.instance import Instance, endpoint
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
 

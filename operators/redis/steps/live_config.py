@@ -7,16 +7,16 @@ from datetime import datetime
 
 from operators.redis.api.directives import present_name
 from operators.redis.api.resource import RedisCluster, refused_directives
-from operators.redis.assessment import Assessment
 from operators.redis.client.commands import ApplyDirective
 from operators.redis.client.errors import ConfigRefused
 from operators.redis.client.responses import NodeReport
-from operators.redis.instance import Instance, endpoint
+from operators.redis.facts.assessment import Assessment
 from operators.redis.migration.big_keys import NODE_TIMEOUT
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC, PERSISTENCE
 from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING
+from operators.redis.state.instance import Instance, endpoint
 from operators.redis.steps.configuration import (
     configured,
     keeps_persistence,

@@ -10,12 +10,12 @@ from datetime import datetime
 
 from operators.redis.api.node_entries import REPLICA_ROLE
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.instance import Instance
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import names
 from operators.redis.objects.names import CERTIFICATE_MARK
 from operators.redis.objects.redis_conf import appends, joined, present
-from operators.redis.observe import outlives_pods
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import outlives_pods
 from operators.redis.steps.configuration import template_text
 from operators.redis.steps.rollout_markers import is_applied
 from shared.runtime.plan import PASS, Step

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
 from operators.redis.client.commands import Forget, Meet
 from operators.redis.client.server import Endpoint
-from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import FORGETTING, MEETING, RECORDING
 from operators.redis.steps.planned_work import planned_work
 from operators.redis.steps.waiting import GOSSIP_SECONDS, phase_or

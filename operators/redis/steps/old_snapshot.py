@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from operators.redis.assessment import Assessment
 from operators.redis.client.responses import NodeReport
-from operators.redis.instance import Instance
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.redis_conf import DELAY, DELAYED_SYNC
 from operators.redis.reasons import TAKING_OVER
+from operators.redis.state.instance import Instance
 from operators.redis.steps.failover import may_answer, take_over, unelectable
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen

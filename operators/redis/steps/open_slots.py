@@ -9,8 +9,8 @@ import dataclasses
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
 from operators.redis.client.commands import CancelImport
+from operators.redis.facts.assessment import Assessment
 from operators.redis.migration.commands import CloseSlots, MoveSlots, ReleaseSlots, ReopenSlots
 from operators.redis.reasons import REPAIRING_SLOTS, SLOTS_OPEN
 from operators.redis.slots.hash_slots import Slots

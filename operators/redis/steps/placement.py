@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import PlacementAttempt
-from operators.redis.assessment import Assessment
+from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import PRIMARIES_TOGETHER, REPLICA_TOGETHER, SPREADING
 from operators.redis.slots.improvement import Failover
 from operators.redis.slots.placement import SharedLocation, primaries_together, replicas_together

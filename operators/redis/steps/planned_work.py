@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from operators.redis import migration_status
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
+from operators.redis.facts import migration_status
+from operators.redis.facts.assessment import Assessment
 from operators.redis.steps.rolling_update import outdated
 from shared.status.phases import CREATING, SCALING, UPGRADING
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
+from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import REDIS_UNREACHABLE, SETTLING, UNKNOWN_MEMBER
 from operators.redis.steps.planned_work import planned_work
 from operators.redis.steps.waiting import AGREEMENT_SECONDS, BLOCKED_SECONDS, phase_or

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.bus_port import admitted_ports, bus_port
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.bus_port import admitted_ports, bus_port
 from operators.redis.objects import disruption_budget, names, network_policy, pod, services, stateful_set
 from operators.redis.objects.names import (
     CERTIFICATE_MARK,
@@ -20,17 +20,17 @@ from operators.redis.objects.names import (
     REPLICATION_PASSWORD_KEY,
 )
 from operators.redis.objects.redis_conf import USERS_KEY
-from operators.redis.observe import Observed
 from operators.redis.reasons import FOREIGN_DATA, PREPARING_USERS
 from operators.redis.security import certificates
 from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import USER, Passwords
 from operators.redis.settings import Settings
+from operators.redis.state.observed import Observed
+from operators.redis.state.volume_record import origin
 from operators.redis.steps.configuration import config_marks, template_text
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
-from operators.redis.volume_record import origin
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET

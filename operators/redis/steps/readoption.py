@@ -20,10 +20,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
 from operators.redis.client.commands import Forget, Meet, TakeBack
-from operators.redis.detached import DetachedNode
-from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.detached import DetachedNode
+from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import IDENTITY_LOST
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from operators.redis import migration_status
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.facts import migration_status
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import ASSIGN_REFUSED, MOVING_BLOCKED, TARGET_FULL
 from operators.redis.slots.slot_planner import CannotAssign, CannotMove, Move
 from operators.redis.steps.open_slots import move_call

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from operators.redis.assessment import Assessment
 from operators.redis.client.responses import Follower, NodeReport, own_followers
+from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import TARGET_NOT_REPLICATING
 from operators.redis.slots.slot_planner import Move
 from operators.redis.steps.waiting import SYNC_SECONDS

@@ -14,8 +14,8 @@ from datetime import datetime
 
 from operators.redis.api.engine_versions import features
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
 from operators.redis.client.commands import Relink
+from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import REPLICATING_ELSEWHERE
 from operators.redis.steps.waiting import GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen

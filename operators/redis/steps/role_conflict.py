@@ -11,8 +11,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import ROLE_CONFLICT
 from operators.redis.steps.waiting import BLOCKED_SECONDS
 from operators.redis.topology.cluster_view import Seen

@@ -7,12 +7,12 @@ from functools import partial
 
 from operators.redis.api.engine_versions import Engine, Version, refusal, upgrade_refusal
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.instance import Instance
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import TEMPLATE
-from operators.redis.observe import Observed, outlives_pods
 from operators.redis.reasons import PODS_OUTDATED, ROLL_BLOCKED, VERSION_REFUSED
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed, outlives_pods
 from operators.redis.steps.failover import take_over
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen

@@ -7,10 +7,10 @@ because the kubelet updates them with a delay. A pod that was created with the m
 
 from __future__ import annotations
 
-from operators.redis.instance import Instance
 from operators.redis.objects.names import CERTIFICATE_MARK, CONTAINER, USERS_MARK
-from operators.redis.observe import Observed
 from operators.redis.security.secrets import Secrets
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import container_status

@@ -11,9 +11,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.instance import Instance
+from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import FOREIGN_KEYS
+from operators.redis.state.instance import Instance
 from operators.redis.steps.waiting import SYNC_SECONDS
 from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.instance import Instance
-from operators.redis.lifecycles import NODE, NodeEvent
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.lifecycles import NODE, NodeEvent
+from operators.redis.state.instance import Instance
 from operators.redis.steps.failover import take_over
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
+from operators.redis.facts.assessment import Assessment
 from operators.redis.steps.failover import replace_failed
 from operators.redis.steps.old_snapshot import replace_outdated
 from shared.runtime.plan import PASS, Step

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
+from operators.redis.facts.assessment import Assessment
 from operators.redis.migration.commands import AssignSlots
 from operators.redis.reasons import REPAIRING_SLOTS, SLOTS_UNSERVED
 from operators.redis.slots.hash_slots import Slots

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import API
-from operators.etcd.assessment import Assessment
 from operators.etcd.client import responses
 from operators.etcd.client.commands import AddLearner, ChangePassword, DisableAuth, EnableAuth, ReplaceUser, execute
 from operators.etcd.client.errors import Denied, EtcdError, Refused, Unauthenticated, Unreachable
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.http import Wire
 from operators.etcd.client.server import Access
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
-from operators.etcd.observer import observer
+from operators.etcd.observe import observer
 from operators.etcd.operator import clusters
 from operators.etcd.security.secrets import CLIENT, CLIENT_ROLE
 from operators.etcd.steps.credentials import ensure_auth

@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import Compact, EnableAuth, EtcdCall, Remove, execute
 from operators.etcd.client.errors import EtcdError, NoSpace, Unhealthy
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.server import CORRUPT, Access, EndpointStatus, Member, RaftProgress
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership import corruption
 from operators.etcd.membership.corruption import INCONSISTENT
 from operators.etcd.objects import bootstrap
-from operators.etcd.observe import Instance, Observed
 from operators.etcd.reasons import OUT_OF_SPACE, QUOTA_EXCEEDED, REPLACING_CORRUPT_MEMBER
+from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps import maintenance
 from operators.etcd.steps.corruption import replace_corrupt_member
 from operators.etcd.steps.data_loss import loss

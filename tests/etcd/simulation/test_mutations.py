@@ -16,7 +16,7 @@ from operators.etcd.membership.layout import Layout
 from operators.etcd.membership.layout import layout as derived
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import Closed, New, Start
-from operators.etcd.observe import Instance, Observed
+from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps import (
     connection_secret,
     credentials,

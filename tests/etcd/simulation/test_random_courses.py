@@ -8,12 +8,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from operators.etcd import observer, plan
+from operators.etcd import observe as observer
+from operators.etcd import plan
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client import commands
 from operators.etcd.client.errors import Unreachable
 from operators.etcd.client.server import Access, Endpoint
-from operators.etcd.observe import Instance
+from operators.etcd.state.observed import Instance
 from operators.etcd.steps import backup_schedule, quorum_recovery
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS

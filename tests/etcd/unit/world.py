@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from operators.etcd import empty_directory
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import EndpointStatus, Member
 from operators.etcd.membership.layout import layout
@@ -15,8 +14,9 @@ from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects import pod as template
 from operators.etcd.objects import stateful_set as builder
 from operators.etcd.objects.bootstrap import REFUSED, Closed, Start
-from operators.etcd.observe import Instance, Observed
 from operators.etcd.plan import Planner
+from operators.etcd.state import empty_directory
+from operators.etcd.state.observed import Instance, Observed
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Action, Plan

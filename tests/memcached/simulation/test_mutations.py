@@ -11,9 +11,9 @@ import pytest
 
 from operators.memcached import observe, plan
 from operators.memcached.api.resource import Memcached
-from operators.memcached.assessment import Assessment
+from operators.memcached.facts.assessment import Assessment
+from operators.memcached.facts.pause import Pause
 from operators.memcached.objects import deployment
-from operators.memcached.pause import Pause
 from operators.memcached.security.connection import Access
 from operators.memcached.security.users import AcceptedUsers
 from operators.memcached.steps.connection_secret import ensure_connection

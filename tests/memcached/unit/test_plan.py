@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.memcached.observe import REVISION, Observed, Workload
+from operators.memcached.state.observed import REVISION, Observed, Workload
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Apply

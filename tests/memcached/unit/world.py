@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
-from operators.memcached.observe import Observed, Workload
 from operators.memcached.plan import Planner
+from operators.memcached.state.observed import Observed, Workload
 from shared.kubernetes.kinds import DEPLOYMENT, STATEFUL_SET, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Plan

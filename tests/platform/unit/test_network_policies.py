@@ -12,7 +12,7 @@ import pytest
 
 from operators.etcd.operator import clusters as etcd_clusters
 from operators.memcached.operator import controller as memcached_controller
-from operators.redis import bus_port
+from operators.redis.facts import bus_port
 from operators.redis.operator import clusters as redis_clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import NETWORK_POLICY, POD, Obj

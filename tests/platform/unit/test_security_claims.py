@@ -80,7 +80,7 @@ CLAIMS: dict[str, list[str]] = {
         "tests/redis/containers/test_replication_user.py::test_replica_with_its_user_keeps_its_keys_and_comes_back",
     ],
     "Without `tls`": [
-        "tests/redis/unit/test_bus_port.py::test_new_clusters_have_ports_of_their_own",
+        "tests/redis/unit/facts/test_bus_port.py::test_new_clusters_have_ports_of_their_own",
         "tests/redis/simulation/test_merging.py::test_pod_with_the_former_address_of_another_cluster_does_not_join_it",
         "tests/redis/containers/test_merging.py::test_clusters_merge_only_if_their_bus_has_the_same_port",
     ],

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.observe import Observed
+from operators.redis.state.observed import Observed
 from shared.kubernetes.kinds import Obj
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Plan

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from operators.redis import bus_port
 from operators.redis.client.server import BUS_PORT
+from operators.redis.facts import bus_port
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, STATEFUL_SET, Obj
 from tests.harness.scenario import apply, delete, later

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from operators.redis import bus_port, plan
+from operators.redis import plan
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
 from operators.redis.client import commands
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.server import BUS_PORT, PORT, Connect
-from operators.redis.instance import Instance
+from operators.redis.facts import bus_port
+from operators.redis.facts.assessment import Assessment
 from operators.redis.migration import key_by_key
-from operators.redis.observe import Observed
 from operators.redis.settings import Settings
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed
 from operators.redis.steps import data_loss_recovery, membership_repair, provisioning, rolling_update
 from operators.redis.topology.merged_view import Seen
 from shared.kubernetes.kinds import POD

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from operators.redis.client.responses import Node
-from operators.redis.observe import ConfigTemplate, Observed
+from operators.redis.state.observed import ConfigTemplate, Observed
 from shared.kubernetes.kinds import POD
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Plan

@@ -11,12 +11,12 @@ import pytest
 
 from operators.redis.api.status import FormingNode, PlacementAttempt, RecordedNode, RecoveryStatus
 from operators.redis.client.responses import Follower, Node, NodeReport
-from operators.redis.instance import Instance
 from operators.redis.migration.server_side import Job
-from operators.redis.observe import Observed
 from operators.redis.reasons import REASONS
 from operators.redis.slots.slot_planner import Doubt, RecordedJob, RecordedMove
-from operators.redis.volume_record import VolumeRecord
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed
+from operators.redis.state.volume_record import VolumeRecord
 from shared.api.spec import SpecModel
 from shared.kubernetes.secret_provenance import RECORD
 from shared.status.reasons import COMMON
@@ -122,7 +122,7 @@ def test_status_fields_that_are_read_have_rows() -> None:
     """Only fields of records that have a section, and those of the table of other records."""
     read = {
         name
-        for module in ("api/status.py", "api/resource.py", "steps/data_loss_recovery.py", "assessment.py")
+        for module in ("api/status.py", "api/resource.py", "steps/data_loss_recovery.py", "facts/assessment.py")
         for name in re.findall(
             r'(?:status|reported)(?:\.get\(|\[)"([a-zA-Z]+)"', (REPOSITORY / "operators/redis" / module).read_text()
         )

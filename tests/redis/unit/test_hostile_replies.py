@@ -22,7 +22,7 @@ from operators.redis.client.command_base import NodeCall
 from operators.redis.client.errors import RedisError
 from operators.redis.client.handshake import Handshakes
 from operators.redis.client.server import Access, Endpoint
-from operators.redis.lifecycles import SlotState
+from operators.redis.facts.lifecycles import SlotState
 from operators.redis.migration import (
     acknowledgement,
     big_keys,

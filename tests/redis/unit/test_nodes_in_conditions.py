@@ -13,8 +13,8 @@ import pytest
 
 from operators.redis.api.node_entries import as_conditions, is_node, recorded_entries
 from operators.redis.api.resource import API, RedisCluster
-from operators.redis.observe import Observed
-from operators.redis.resource_metrics import states
+from operators.redis.report.metrics import states
+from operators.redis.state.observed import Observed
 from shared.kubernetes.kinds import Obj
 from shared.status import conditions
 from tests.redis.unit.world import NEW, NOW, At, acts, cluster, formed, node_id, plan, seen, world

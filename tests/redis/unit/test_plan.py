@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
-from operators.redis.observe import ConfigTemplate, Observed
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
+from operators.redis.state.observed import ConfigTemplate, Observed
 from shared.kubernetes.kinds import POD, Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Plan

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from operators.redis.assessment import Assessment
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.running_cluster import as_it_runs
 from tests.redis.unit.world import acts, cluster, formed, plan, seen

@@ -12,16 +12,16 @@ from operators.redis.api.resource import API, RedisCluster
 from operators.redis.api.status import RecordedNode
 from operators.redis.client.responses import Follower, Node, NodeReport, digest
 from operators.redis.client.server import REPLICATION_USER
-from operators.redis.instance import Instance
 from operators.redis.objects import names
 from operators.redis.objects.names import CONFIG_MARK, USERS_MARK
 from operators.redis.objects.pod import TEMPLATE
-from operators.redis.observe import Observed
 from operators.redis.plan import Planner
 from operators.redis.security.secrets import Secrets, judge
 from operators.redis.security.users import Passwords
 from operators.redis.settings import Settings
 from operators.redis.slots.hash_slots import SLOTS, Slots
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed
 from operators.redis.steps.configuration import configured, live_settings
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import AddLearner, MoveLeader, Promote, Remove
 from operators.etcd.client.server import Member
-from operators.etcd.lifecycles import MEMBER, MemberEvent, MemberState
+from operators.etcd.facts.lifecycles import MEMBER, MemberEvent, MemberState
 from operators.etcd.objects import bootstrap, names
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Action, Apply, Delete, Evict, Patch, Plan

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import EndpointStatus, Members
-from operators.etcd.empty_directory import MIN_APART, EmptyStarts
 from operators.etcd.objects import names
-from operators.etcd.observe import Instance, Observed
-from operators.etcd.observer import with_members
+from operators.etcd.observe import with_members
+from operators.etcd.state.empty_directory import MIN_APART, EmptyStarts
+from operators.etcd.state.observed import Instance, Observed
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from tests.etcd.unit.world import CLUSTER_ID, NOW, UID

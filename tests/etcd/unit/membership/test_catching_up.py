@@ -11,7 +11,7 @@ import pytest
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import RaftProgress
 from operators.etcd.membership.catching_up import RECORD_SECONDS, allowed_seconds, progress
-from operators.etcd.observe import Observed
+from operators.etcd.state.observed import Observed
 from shared.kubernetes.kinds import Obj
 from tests.etcd.unit.world import ABSENT, LEARNER, NOW, SETTINGS, VOTER, At, acts, cluster, member_id, plan, seen
 

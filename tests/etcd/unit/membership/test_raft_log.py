@@ -8,7 +8,7 @@ from typing import Any
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT, runs_as
 from operators.etcd.objects.bootstrap import New, successor
-from operators.etcd.observe import Observed
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps.version_change import hold
 from shared.kubernetes.kinds import Obj
 from tests.etcd.unit.steps.test_rolling_update import image

@@ -20,8 +20,8 @@ from operators.etcd.client.server import Member
 from operators.etcd.objects import names, stateful_set
 from operators.etcd.objects import pod as template
 from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
-from operators.etcd.observe import Observed
 from operators.etcd.security import certificates
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps import provisioning
 from shared.runtime.plan import Apply
 from shared.runtime.settings import Settings

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from operators.etcd import observe
 from operators.etcd.objects import disruption_budget, names
 from operators.etcd.objects import stateful_set as builder
-from operators.etcd.observe import Instance
+from operators.etcd.state import observed as observe
+from operators.etcd.state.observed import Instance
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.steps import provisioning

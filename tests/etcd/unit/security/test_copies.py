@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names, pod, stateful_set
 from operators.etcd.objects.bootstrap import Closed
-from operators.etcd.observe import Instance, Observed
 from operators.etcd.security import secrets
+from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps import provisioning
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import STATEFUL_SET, Obj

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.observe import Observed
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps.adoption import mark_volumes
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import INSTANCE, NAME

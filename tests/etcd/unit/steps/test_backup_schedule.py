@@ -16,7 +16,7 @@ from operators.etcd.api.backup import API, SCHEDULED, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.backup.view import BackupView
-from operators.etcd.observe import Observed
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps.backup_schedule import MAX_FAILED_KEPT, backup_status, failing, schedule_backups
 from shared.kubernetes.kinds import Key, Obj
 from shared.kubernetes.ownership import key_of

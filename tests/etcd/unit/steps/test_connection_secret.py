@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
 from operators.etcd.client.server import Access
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
-from operators.etcd.observe import ClientUser
 from operators.etcd.security.secrets import Secrets
+from operators.etcd.state.observed import ClientUser
 from operators.etcd.steps.connection_secret import connection, ensure_connection
 from shared.kubernetes.kinds import SERVICE
 from shared.kubernetes.secrets import content_of, encoded

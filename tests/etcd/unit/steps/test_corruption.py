@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
 from operators.etcd.client.server import CORRUPT, Alarm, HashKV
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.corruption import INCONSISTENT, suspected
-from operators.etcd.observe import Observed
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps.corruption import replace_corrupt_member
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
 from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth, ReplaceUser
 from operators.etcd.client.server import Access
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
-from operators.etcd.observe import ClientUser
 from operators.etcd.security.secrets import CLIENT_ROLE, Secrets
+from operators.etcd.state.observed import ClientUser
 from operators.etcd.steps import credentials
 from operators.etcd.steps.credentials import (
     ensure_client_user,

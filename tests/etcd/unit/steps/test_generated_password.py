@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.security.secrets import Secrets
 from operators.etcd.steps.credentials import provide_password
 from shared.kubernetes.kinds import Obj

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import MIN_DEFRAGMENTED_BYTES, Assessment
 from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm
-from operators.etcd.observe import Observed
+from operators.etcd.facts.assessment import MIN_DEFRAGMENTED_BYTES, Assessment
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps.maintenance import (
     MAX_FULL_SHARE,
     defragment,

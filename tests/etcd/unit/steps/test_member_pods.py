@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.objects.names import CLIENTS, SERVES
-from operators.etcd.observe import Observed
+from operators.etcd.state.observed import Observed
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Apply, Patch
 from tests.etcd.unit.world import DOWN, LEARNER, VOTER, cluster, plan, seen

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from operators.etcd.objects.names import COMPONENT, SECRETS, owner
-from operators.etcd.observe import Instance, Observed
 from operators.etcd.security.secrets import Secrets, judge
+from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps import provisioning
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.assessment import Assessment
 from operators.etcd.backup import pods
 from operators.etcd.backup.pods import recovery_pod, recovery_pod_name
 from operators.etcd.client.server import Member, RaftProgress
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects import names as object_names
 from operators.etcd.objects.bootstrap import successor, successor_of
-from operators.etcd.observe import Observed
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps import quorum_recovery
 from operators.etcd.steps.data_loss import QuorumLoss, loss
 from operators.etcd.steps.quorum_recovery import clear_marks, executing, recover_quorum, replicas, report

@@ -11,7 +11,7 @@ import pytest
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.objects.bootstrap import successor_of
 from operators.etcd.objects.names import KEPT, SET_ASIDE
-from operators.etcd.observe import Observed
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps.quorum_recovery import executing, replicas
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan

@@ -10,12 +10,12 @@ import pytest
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import S3, VolumeStore
-from operators.etcd.assessment import Assessment
 from operators.etcd.backup import pods
 from operators.etcd.backup.view import BackupView, Snapshot
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import Closed, New
-from operators.etcd.observe import Observed
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps.restore import FINAL, RETRY_SECONDS, restore_data, restore_status
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem

@@ -8,8 +8,8 @@ import pytest
 
 from operators.etcd.api.catalogue import ETCD
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.observe import Observed
 from operators.etcd.plan import Planner
+from operators.etcd.state.observed import Observed
 from operators.etcd.steps.version_change import hold, running_version
 from shared.kubernetes.kinds import Obj
 from tests.etcd.unit.steps.test_rolling_update import image

@@ -6,7 +6,7 @@ from operators.greeter.api.resource import ADMISSION, API, Greeter
 from operators.greeter.objects.config_map import APPLICATION
 from operators.greeter.observe import Observed, observe
 from operators.greeter.plan import Planner
-from operators.greeter.resource_metrics import states
+from operators.greeter.report.metrics import states
 from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, POD, SERVICE
 from shared.runtime.controller import Controller
 from shared.runtime.operator import ServedKind

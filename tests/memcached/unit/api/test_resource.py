@@ -10,8 +10,8 @@ from operators.memcached.api.memory import overhead_mib
 from operators.memcached.api.resource import API, Memcached, validate, workload_kind
 from operators.memcached.api.spec import MemcachedSpec
 from operators.memcached.objects.names import owner
-from operators.memcached.observe import Observed, Workload
 from operators.memcached.security.secrets import Secrets
+from operators.memcached.state.observed import Observed, Workload
 from shared.api.crd import to_yaml
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.kinds import SERVICE, Obj

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from operators.memcached.api.resource import Memcached, workload_kind
-from operators.memcached.observe import Observed, Workload
 from operators.memcached.security.secrets import Secrets
+from operators.memcached.state.observed import Observed, Workload
 from shared.runtime.plan import Apply
 from tests.memcached.unit.world import plan
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from operators.memcached.objects.pod import SECRETS, mounted_certificate
-from operators.memcached.observe import Observed
 from operators.memcached.operator import controller
 from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, ServedCertificate
 from operators.memcached.security.secrets import Secrets, fingerprint
+from operators.memcached.state.observed import Observed
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
 from shared.kubernetes.managed_fields import applied

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from operators.memcached.api.resource import ADMISSION
-from operators.memcached.assessment import Assessment
+from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects import names
 from operators.memcached.security.certificate_requests import leaves
 from operators.memcached.security.certificates import ServedCertificate

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from operators.memcached.observe import Observed
 from operators.memcached.operator import controller
+from operators.memcached.state.observed import Observed
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import Apply, Delete

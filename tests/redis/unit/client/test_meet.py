@@ -10,7 +10,7 @@ import pytest
 from operators.redis.client.commands import Meet, execute
 from operators.redis.client.errors import ForeignNodeMet, Unreachable
 from operators.redis.client.server import Access, Endpoint
-from tests.redis.unit.test_observer import INFORMATION
+from tests.redis.unit.test_observe import INFORMATION
 from tests.redis.unit.world import node_id
 
 MEMBER, OTHER, NEW, FOREIGN, FRIEND = (node_id(number) for number in range(5))

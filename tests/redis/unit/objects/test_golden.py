@@ -14,15 +14,15 @@ import pytest
 import yaml
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.bus_port import bus_port
+from operators.redis.facts.bus_port import bus_port
 from operators.redis.objects import names, stateful_set
 from operators.redis.objects import pod as template
 from operators.redis.objects.names import USERS_MARK
-from operators.redis.observe import Observed
 from operators.redis.security import certificates
 from operators.redis.settings import Settings
+from operators.redis.state.observed import Observed
+from operators.redis.state.volume_record import origin
 from operators.redis.steps import configuration, provisioning
-from operators.redis.volume_record import origin
 from shared.runtime.plan import Apply
 from shared.steps.certificates import cert_manager_certificates
 

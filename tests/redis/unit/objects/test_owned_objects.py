@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from operators.redis.instance import Instance, endpoint
 from operators.redis.objects import disruption_budget, names, services
 from operators.redis.objects import stateful_set as builder
 from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
+from operators.redis.state.instance import Instance, endpoint
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from tests.redis.unit.security.rotation import wished

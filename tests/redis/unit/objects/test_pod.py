@@ -13,9 +13,9 @@ from operators.redis.objects import names
 from operators.redis.objects import pod as template
 from operators.redis.objects.names import CERTIFICATE_MARK, CONFIG_MARK, SERVES, USERS_MARK
 from operators.redis.objects.pod import TEMPLATE
-from operators.redis.observe import Observed
 from operators.redis.security.secrets import Secrets
 from operators.redis.security.users import Passwords
+from operators.redis.state.observed import Observed
 from operators.redis.steps import configuration
 from operators.redis.steps.rollout_markers import made_with
 from shared.kubernetes.kinds import Obj

@@ -16,14 +16,14 @@ from operators.redis.client.commands import Configure, SetPasswords
 from operators.redis.client.errors import Refused
 from operators.redis.client.responses import Node as Line
 from operators.redis.client.responses import NodeReport, digest
-from operators.redis.instance import Instance
 from operators.redis.objects import names, pod
 from operators.redis.objects.names import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.objects.redis_conf import TLS
-from operators.redis.observe import Observed
 from operators.redis.security import secrets
 from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import USER, Passwords
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed
 from operators.redis.steps import credentials, provisioning
 from operators.redis.steps.rollout_markers import made_with
 from shared.kubernetes.kinds import Obj

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
-from operators.redis.instance import Instance
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CLUSTER_UID, ORIGIN
-from operators.redis.observe import Observed
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed
+from operators.redis.state.volume_record import origin
 from operators.redis.steps.adoption import adopt_volumes, mark_volumes, report
-from operators.redis.volume_record import origin
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Patch, Step
 from shared.status.verdict import Progress

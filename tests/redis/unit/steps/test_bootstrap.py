@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
 from operators.redis.client.responses import Node
-from operators.redis.observe import Observed
+from operators.redis.facts.assessment import Assessment
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.state.observed import Observed
 from operators.redis.steps import bootstrap, bootstrap_plan
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step

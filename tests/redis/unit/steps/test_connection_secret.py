@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import names
 from operators.redis.security.users import Passwords
 from operators.redis.steps.connection_secret import connection, ensure_connection

@@ -15,9 +15,9 @@ from operators.redis.client.commands import Configure, SetPasswords
 from operators.redis.client.server import REPLICATION_USER
 from operators.redis.objects import names
 from operators.redis.objects.names import CERTIFICATE_MARK, USERS_MARK
-from operators.redis.observe import Observed
 from operators.redis.reasons import RENEWING_CERTIFICATES, ROTATING_PASSWORD
 from operators.redis.security.users import Passwords
+from operators.redis.state.observed import Observed
 from operators.redis.steps import credentials, provisioning
 from operators.redis.steps.credentials import MOUNTING
 from shared.kubernetes.kinds import SECRET

@@ -11,8 +11,8 @@ import pytest
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import Node, NodeReport
-from operators.redis.observe import Observed, max_lag_seconds
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.state.observed import Observed, max_lag_seconds
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from operators.redis.assessment import Assessment
 from operators.redis.client.commands import ShutDown
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CONTAINER
 from operators.redis.steps.deleted_pods import stop_servers
 from shared.kubernetes.kinds import Obj

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from operators.redis.assessment import Assessment
-from operators.redis.instance import Instance
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CONTAINER, LAST_RUN
 from operators.redis.objects.pod import LAST_RUN_VARIABLE
-from operators.redis.observe import Observed
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed
 from operators.redis.steps.fresh_identity import prepare_restarts
 from shared.runtime.plan import PASS, Patch
 from tests.redis.unit.world import NEW_RECORDED, NOW, acts, formed, of, plan, world

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
+from operators.redis.facts.assessment import Assessment
 from operators.redis.security.users import Passwords
 from operators.redis.steps.provisioning import provide_password
 from shared.kubernetes.kinds import Obj

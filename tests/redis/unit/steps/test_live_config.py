@@ -11,11 +11,11 @@ import pytest
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import ApplyDirective
-from operators.redis.instance import Instance
 from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK
 from operators.redis.objects.redis_conf import CONFIG_KEY
-from operators.redis.observe import ConfigTemplate, Observed
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import ConfigTemplate, Observed
 from operators.redis.steps import configuration
 from operators.redis.steps.configuration import note_name, note_of
 from shared.kubernetes.kinds import Obj

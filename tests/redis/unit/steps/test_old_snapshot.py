@@ -10,7 +10,7 @@ import pytest
 from operators.redis.client.commands import ApplyDirective
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.redis_conf import AWAITED, AWAITED_REPLICA, DELAY, DELAYED_SYNC, live
-from operators.redis.observe import Observed
+from operators.redis.state.observed import Observed
 from operators.redis.steps import configuration
 from shared.runtime.plan import Apply, Plan
 from tests.redis.unit.world import NOW, PLANNER, SETTINGS, At, cluster, formed, node_id, of, seen

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.instance import Instance
 from operators.redis.objects import names, network_policy
 from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
-from operators.redis.observe import ConfigTemplate, Observed
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import ConfigTemplate, Observed
 from operators.redis.steps import configuration, provisioning
 from operators.redis.steps.configuration import TEMPLATE_KEY
 from shared.kubernetes import ownership

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.assessment import Assessment
 from operators.redis.client.responses import Node, NodeReport
-from operators.redis.lifecycles import NodeState
-from operators.redis.observe import Observed
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.lifecycles import NodeState
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.state.observed import Observed
 from operators.redis.steps import data_loss_recovery
 from tests.redis.unit.steps.test_data_loss_recovery import ON_HOSTS
 from tests.redis.unit.steps.test_membership_repair import lost

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.observe import Observed
+from operators.redis.state.observed import Observed
 from tests.redis.unit.world import acts, formed, node_id, of, plan, planned, world
 
 P0, P1, P2, R0, R1, R2 = formed()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.observe import Observed
+from operators.redis.state.observed import Observed
 from tests.redis.unit.world import At, acts, address, formed, plan, world
 
 P0, P1, P2, R0, R1, R2 = formed()

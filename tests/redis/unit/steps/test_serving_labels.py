@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.instance import Instance
 from operators.redis.objects.names import CLIENTS, SERVES
-from operators.redis.observe import Observed
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed
 from tests.redis.unit.world import At, formed, node_id, of, plan, replica, thirds, world
 
 UNLABELLED = {"app": "redis"}

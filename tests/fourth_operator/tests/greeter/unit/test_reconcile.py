@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operators.greeter.api.resource import API
 from operators.greeter.controller import controller
-from operators.greeter.resource_metrics import states
+from operators.greeter.report.metrics import states
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, POD, SERVICE
 from shared.status.resource_metrics import DESIRED, PAUSED, READY

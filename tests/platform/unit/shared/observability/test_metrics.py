@@ -11,9 +11,9 @@ from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
 
 import operators
-import operators.etcd.resource_metrics
-import operators.memcached.resource_metrics
-import operators.redis.resource_metrics
+import operators.etcd.report.metrics
+import operators.memcached.report.metrics
+import operators.redis.report.metrics
 from shared.cli.options import parse_options
 from shared.observability import metrics
 from shared.pki.validity import Validity
@@ -24,9 +24,9 @@ from tests.support import paths
 
 PAGE = paths.REPOSITORY / "docs/reference/metrics.md"
 OWN = {
-    "memcached": operators.memcached.resource_metrics.STATES,
-    "etcd": operators.etcd.resource_metrics.STATES,
-    "redis": operators.redis.resource_metrics.STATES,
+    "memcached": operators.memcached.report.metrics.STATES,
+    "etcd": operators.etcd.report.metrics.STATES,
+    "redis": operators.redis.report.metrics.STATES,
 }
 STATES: tuple[State, ...] = (*resource_metrics.STATES, *(state for own in OWN.values() for state in own))
 METRICS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]

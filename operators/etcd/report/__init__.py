@@ -1,0 +1,1 @@
+"""Reports about a resource: its status, health and metrics. Pure."""

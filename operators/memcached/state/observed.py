@@ -1,0 +1,171 @@
+"""Observed state of a Memcached as one frozen value; observe.py collects it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from operators.memcached.objects.pod import CONTAINER, attestation_port, mounted_certificate
+from operators.memcached.security.certificates import ServedCertificate
+from operators.memcached.security.secrets import Secrets
+from operators.memcached.security.users import AcceptedUsers
+from operators.memcached.traffic import Traffic
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import STATEFUL_SET, Kind, Obj
+from shared.kubernetes.pods import Pod, container_status
+from shared.steps.connection import ConnectionSecret
+
+REVISION = "controller-revision-hash"
+"""Label of a StatefulSet's pod: the revision of its template."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload and its servers.
+
+    Attributes:
+        kind: Deployment or StatefulSet.
+        obj: the object; None if it does not exist.
+        pods: pods that have not ended, in the order of their names, including those that are being deleted.
+        pod_objs: the same pods as objects, without those that are being deleted.
+    """
+
+    kind: Kind
+    obj: Obj | None = None
+    pods: tuple[Pod, ...] = ()
+    pod_objs: tuple[Obj, ...] = ()
+
+    @cached_property
+    def ready(self) -> tuple[Pod, ...]:
+        """Pods that are ready for clients."""
+        return tuple(pod for pod in self.pods if pod.ready)
+
+    @cached_property
+    def current(self) -> tuple[Pod, ...]:
+        """Pods that are not being deleted, ready or not."""
+        return tuple(pod for pod in self.pods if not pod.leaving)
+
+    @property
+    def outdated(self) -> int:
+        """Number of pods of an earlier template.
+
+        In the status of a StatefulSet, one that is being deleted is no updated replica, so that its pods are counted.
+        """
+        if self.kind == STATEFUL_SET and (revision := self._status.get("updateRevision")):
+            return sum((pod["metadata"].get("labels") or {}).get(REVISION) != revision for pod in self.pod_objs)
+        return int(self._status.get("replicas", 0)) - self.updated
+
+    @property
+    def updated(self) -> int:
+        """Number of pods of the current template, as reported in the workload's status."""
+        return int(self._status.get("updatedReplicas", 0))
+
+    @property
+    def rolled_out(self) -> bool:
+        """Whether the workload's controller has observed the current generation."""
+        if self.obj is None:
+            return False
+        return int(self._status.get("observedGeneration", 0)) >= int(self.obj["metadata"]["generation"])
+
+    @property
+    def port(self) -> int | None:
+        """Port on which the servers listen, which is not that of a spec that was not applied; None if it is unknown."""
+        containers = self.obj["spec"]["template"]["spec"]["containers"] if self.obj else ()
+        ports = (port for each in containers if each["name"] == CONTAINER for port in each.get("ports", ()))
+        return next((port["containerPort"] for port in ports if port["name"] == CONTAINER), None)
+
+    @property
+    def pause(self) -> int:
+        """Time for which a new server must be ready before the next one is replaced, in seconds."""
+        return int((self.obj or {}).get("spec", {}).get("minReadySeconds") or 0)
+
+    @cached_property
+    def ready_since(self) -> Mapping[str, datetime]:
+        """Time since which each ready pod is ready, as the kubelet reports it; without those that are unknown."""
+        names = {pod.name for pod in self.ready}
+        found = {pod["metadata"]["name"]: accessors.condition(pod, "Ready") for pod in self.pod_objs}
+        return {
+            name: datetime.fromisoformat(ready["lastTransitionTime"])
+            for name, ready in found.items()
+            if name in names and ready.get("status") == "True" and ready.get("lastTransitionTime")
+        }
+
+    @cached_property
+    def attestation_ports(self) -> Mapping[str, int | None]:
+        """Port at which the sidecar of each pod attests what its server runs; None if it attests nothing."""
+        return {pod["metadata"]["name"]: attestation_port(pod) for pod in self.pod_objs}
+
+    @cached_property
+    def image_ids(self) -> Mapping[str, str]:
+        """ID of the image that the server of each pod runs, by pod; without those that are unknown."""
+        statuses = {pod["metadata"]["name"]: container_status(pod, CONTAINER) for pod in self.pod_objs}
+        return {name: found["imageID"] for name, found in statuses.items() if found.get("imageID")}
+
+    def speaking(self, *, tls: bool) -> tuple[Pod, ...]:
+        """Return the ready servers that use TLS, or those that do not: a change of `spec.tls` replaces one by one."""
+        encrypting = {pod["metadata"]["name"] for pod in self.pod_objs if mounted_certificate(pod)}
+        return tuple(pod for pod in self.ready if (pod.name in encrypting) == tls)
+
+    def mounting(self, secret: str) -> frozenset[str]:
+        """Return the names of the pods that mount a Secret."""
+        return frozenset(
+            pod["metadata"]["name"]
+            for pod in self.pod_objs
+            for volume in pod["spec"].get("volumes", ())
+            if (volume.get("secret") or {}).get("secretName") == secret
+        )
+
+    @property
+    def replica_failure(self) -> str:
+        """Reason why the API server rejects pods of the Deployment (a quota, admission); empty if it does not."""
+        failure = accessors.condition(self.obj or {}, "ReplicaFailure")
+        if failure.get("status") != "True":
+            return ""
+        return str(failure.get("message") or failure.get("reason") or "no pod can be created")
+
+    @property
+    def uncreated(self) -> int:
+        """Number of pods that a StatefulSet has not created, for a reason that only its events have.
+
+        Its status counts new pods a moment after their creation, and a deleted one until it is created again.
+        """
+        if self.obj is None or self.kind != STATEFUL_SET or not self.rolled_out:
+            return 0
+        return max(0, int(self.obj["spec"]["replicas"]) - max(len(self.pods), int(self._status.get("replicas", 0))))
+
+    @property
+    def _status(self) -> Obj:
+        return (self.obj or {}).get("status") or {}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Observed state of a Memcached.
+
+    Attributes:
+        workload: workload of the kind that the resource is to have (`workload_kind`), and its servers.
+        former: workload of the other kind, while it still exists.
+        disruption_budget: PodDisruptionBudget with that name, of any owner.
+        network_policy: NetworkPolicy, likewise.
+        autoscaler: HorizontalPodAutoscaler, likewise.
+        secrets: contents of the Secrets that the spec names.
+        served_certificates: certificates of the ready servers, by pod; empty if no inspection was necessary.
+        accepted_users: whether the ready servers accept the users in the Secret, by pod; likewise.
+        server_images: version that servers of each running image report, by the ID of the image, as far as it is known.
+        traffic: gets of ready servers, by pod; empty if no update is in progress that waits for them.
+        connection: the Secret for clients; None if it was not read.
+    """
+
+    workload: Workload
+    former: Workload | None = None
+    disruption_budget: Obj | None = None
+    network_policy: Obj | None = None
+    autoscaler: Obj | None = None
+    secrets: Secrets = field(default_factory=Secrets)
+    served_certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
+    accepted_users: Mapping[str, AcceptedUsers] = field(default_factory=dict)
+    server_images: Mapping[str, str] = field(default_factory=dict)
+    traffic: Mapping[str, Traffic] = field(default_factory=dict)
+    connection: ConnectionSecret | None = None

@@ -1,0 +1,70 @@
+"""Health of a RedisCluster: whether each slot has a primary that accepts writes, and which copies are missing. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from operators.redis.api.resource import RedisCluster
+from operators.redis.facts.assessment import Assessment
+from operators.redis.objects.names import server_secret
+from operators.redis.reasons import SLOTS_UNSERVED, WRITES_REFUSED
+from operators.redis.steps import placement
+from operators.redis.topology.view_conflicts import brief
+from shared.status import health
+from shared.status.health import Finding, Health
+from shared.status.reasons import SERVED, SERVICE_UNKNOWN
+
+
+def assess(resource: RedisCluster, seen: Assessment, now: datetime) -> Health:
+    """Return the health of a RedisCluster."""
+    return Health(_available(resource, seen, now), _degraded(resource, seen), _observed(seen))
+
+
+def _available(resource: RedisCluster, seen: Assessment, now: datetime) -> Finding:
+    """Return whether every slot has a serving primary, clients accept its certificate, and it accepts writes."""
+    if not seen.has_formed:
+        return health.not_created()
+    secret = server_secret(resource)
+    period = seen.secrets.validity.get(secret)
+    if ended := health.certificate_ended(secret, period.ends if period else None, now):
+        return ended
+    service = seen.service
+    if service.unserved:
+        return Finding(False, SLOTS_UNSERVED, f"No primary serves {brief(service.unserved)}.")
+    if service.foreign:
+        owners = health.listed(tuple(node.name for node in seen.unknown_nodes if node.id in service.owners))
+        return Finding(
+            None,
+            SERVICE_UNKNOWN,
+            f"It is unknown whether {brief(service.foreign)} are served: by the cluster's own table, their owner is "
+            f"{owners}, which belongs to none of its pods.",
+        )
+    if service.unknown:
+        return Finding(
+            None,
+            SERVICE_UNKNOWN,
+            f"It is unknown whether {brief(service.unknown)} are served: the last known primary is not ready, and a "
+            "replica that the operator does not reach may have taken over.",
+        )
+    if refusing := seen.refusing_writes:
+        return Finding(
+            False,
+            WRITES_REFUSED,
+            f"{health.listed(refusing)}: refusing writes, because the last write to the log failed "
+            "(aof_last_write_status in INFO). Check the space on the volume.",
+        )
+    if not seen.reachable:
+        return Finding(True, SERVED, "The kubelet reports the last known primary of every slot as ready.")
+    return Finding(True, SERVED, "Every slot has a serving primary.")
+
+
+def _degraded(resource: RedisCluster, seen: Assessment) -> Finding | None:
+    """Return whether copies are missing or on too few hosts; None while no node is reachable."""
+    if not resource.formed:
+        return health.not_served()
+    return placement.degraded(seen) if seen.reachable else None
+
+
+def _observed(seen: Assessment) -> Finding:
+    """Return whether every node that the kubelet reports as ready answers the operator."""
+    return health.observed({instance.name: instance.error for instance in seen.instances if instance.is_out_of_reach})

@@ -1,0 +1,253 @@
+"""The status of a RedisCluster, from the observed state. Pure.
+
+The status of a healthy cluster does not change: it has no values that change by themselves, such as keys, offsets
+and memory. Entries of unreachable nodes keep their last values, because the operator depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE, as_conditions
+from operators.redis.api.resource import RedisCluster
+from operators.redis.client.server import PORT
+from operators.redis.facts import migration_status
+from operators.redis.facts.assessment import Assessment
+from operators.redis.objects import names
+from operators.redis.objects.names import COMPONENT
+from operators.redis.reasons import JOINING, REPLICATING_ELSEWHERE, SERVING, STARTING, SYNCING
+from operators.redis.report import foreign_slots
+from operators.redis.settings import Settings
+from operators.redis.state.instance import Instance
+from operators.redis.steps import adoption, connection_secret, data_loss_recovery, placement, replication_link
+from operators.redis.steps.availability import serves
+from operators.redis.steps.bootstrap_plan import planned
+from operators.redis.steps.rolling_update import outdated, running
+from operators.redis.topology.cluster_view import Seen
+from shared.kubernetes.accessors import rfc3339
+from shared.kubernetes.addresses import host_port
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.ownership import selector_text
+from shared.status.messages import settled
+from shared.status.progress import Work
+from shared.status.reasons import NOT_ANSWERING
+from shared.status.verdict import Verdict
+from shared.steps import connection
+
+
+def report(
+    settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict
+) -> Obj:
+    """Return the status without the conditions that every kind has (`shared.status.conditions`)."""
+    own = names.owner(resource, settings.operator)
+    begun = seen.has_formed and not data_loss_recovery.restarts_empty(resource, seen, now)
+    found: dict[str, Any] = {
+        "phase": phase,
+        "reason": "" if verdict.done else verdict.message,
+        "replicas": sum(1 for instance in seen.instances if instance.pod),
+        "readyReplicas": sum(1 for instance in seen.instances if _may_serve(seen, instance)),
+        "masters": sum(1 for node_id in seen.service.owners if _is_up(seen, node_id)),
+        "nodes": [node_entry(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)],
+        "nodesInConditions": resource.began_with_conditions or None,
+        "formed": begun,
+        "forming": [
+            {"name": node.name, "nodeId": node.node_id, "epoch": node.epoch, "slots": node.slots}
+            for node in (() if begun else planned(seen))
+        ],
+        "shards": _shards(resource, seen),
+        "migration": migration_status.progress(seen, now),
+        "assigned": migration_status.assigned(seen),
+        "moves": migration_status.moves(seen),
+        "jobs": migration_status.jobs(seen) or None,
+        "foreign": migration_status.foreign(seen) or None,
+        "placement": _attempt(resource, seen, now),
+        "former": _former(resource, seen) if begun and not verdict.done else None,
+        "recovery": data_loss_recovery.report(resource, seen, now),
+        "version": _version(resource, seen),
+        "image": resource.image_reference(settings.image_repository),
+        "selector": selector_text(own.selector(COMPONENT)),
+        "endpoints": _endpoints(resource, seen),
+    }
+    found |= adoption.report(resource, seen)
+    present = connection_secret.connection(resource, seen)
+    found |= connection.status(own, COMPONENT, present, seen.connection, resource.reported)
+    in_conditions = as_conditions(found["nodes"]) if resource.has_nodes_in_conditions else []
+    found["conditions"] = [*foreign_slots.conditions(seen, now), *in_conditions]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def work(resource: RedisCluster, seen: Assessment, now: datetime) -> Iterator[Work]:
+    """Yield the nodes that do not serve yet, the pods of an earlier template, and the slots that have to move."""
+    serving = sum(1 for instance in seen.staying if _may_serve(seen, instance))
+    yield Work("Nodes", serving, resource.spec.replicas)
+    pods = [instance for instance in seen.instances if instance.pod]
+    yield Work("Pods", sum(not outdated(seen, instance) for instance in pods), len(pods))
+    if moving := migration_status.progress(seen, now):
+        yield Work("Slots", moving["moved"], moving["slots"], datetime.fromisoformat(moving["since"]))
+
+
+def _endpoints(resource: RedisCluster, seen: Assessment) -> list[str]:
+    """Return the endpoints of the nodes that serve; that of a node stays while only the operator cannot reach it."""
+    before = resource.reported.get("endpoints") or ()
+    found = ((instance, f"{names.host(resource, instance.name)}:{PORT}") for instance in seen.instances)
+    return [url for instance, url in found if serves(seen, instance) or (_is_unknown(seen, instance) and url in before)]
+
+
+def _is_unknown(seen: Assessment, instance: Instance) -> bool:
+    """Whether only the operator cannot reach a node: the kubelet reports it as ready, and no majority as failed."""
+    known = instance.recorded
+    if known is None or not instance.is_out_of_reach or seen.lost(known.node_id):
+        return False
+    node = seen.view.nodes.get(known.node_id)
+    return node is None or not node.failing
+
+
+def _may_serve(seen: Assessment, instance: Instance) -> bool:
+    """Whether a node serves clients, or only the operator cannot reach it."""
+    return serves(seen, instance) or _is_unknown(seen, instance)
+
+
+def _is_up(seen: Assessment, node_id: str) -> bool:
+    """Whether a node answers, or only the operator cannot reach it."""
+    instance = seen.instance_of(node_id)
+    return node_id in seen.reachable or (instance is not None and _is_unknown(seen, instance))
+
+
+def _attempt(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | None:
+    """Return the failover that spreads the primaries, which is recorded before it is requested."""
+    found = placement.attempt(resource, seen, now)
+    if found is None:
+        return None
+    return {"from": found.source, "to": found.target, "since": rfc3339(found.since)}
+
+
+def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now: datetime) -> Obj:
+    """Return the entry of one node, with its volume."""
+    before, known = seen.entries.get(instance.name, {}), seen.node_to_record(instance)
+    node_id, disk = known or (None, None)
+    reason, message = _doing(seen, instance)
+    node = seen.view.nodes.get(node_id or "")
+    entry: dict[str, Any] = {
+        "name": instance.name,
+        "status": "Unknown" if _is_unknown(seen, instance) else str(serves(seen, instance)),
+        "reason": str(reason),
+        "message": settled(message, before.get("message") or "" if before.get("reason") == reason else ""),
+        "nodeId": node_id,
+        "flags": list(node.flags) or None if node else None,
+        "address": host_port(instance.pod.address, PORT) if instance.pod and instance.pod.address else None,
+        "domainName": names.domain_name(resource, instance.name),
+        "host": instance.location.host or None,
+        "hostIP": ((instance.pod_obj or {}).get("status") or {}).get("hostIP"),
+        "zone": instance.location.zone or None,
+        "disk": disk,
+        "version": f"{instance.report.engine} {instance.report.version}" if instance.report else before.get("version"),
+        **_role(resource, seen, before, node_id),
+    }
+    same = all(before.get(field) == entry[field] for field in ("role", "status"))
+    entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or rfc3339(now)
+    return {name: value for name, value in entry.items() if value is not None}
+
+
+def _role(resource: RedisCluster, seen: Assessment, before: Obj, node_id: str | None) -> Obj:
+    """Return the role of a node; the recorded one of the same node, if no other node knows better.
+
+    And while no majority of the primaries answers: reachable ones may be outdated, and the present owners lost.
+    """
+    node = seen.view.nodes.get(node_id or "")
+    if node_id and before.get("nodeId") != node_id:
+        before = {}
+    is_blind = before and resource.formed and not seen.view.can_elect
+    if node is None or is_blind or seen.missed_takeover(node.id):
+        kept = _COPY if node is None or not node.may_have_other_data else ()
+        recorded = {name: before.get(name) for name in ("primaryId", "slots", *kept)}
+        return recorded | {"role": before.get("role", PRIMARY_ROLE)}
+    return {
+        "role": REPLICA_ROLE if node.is_replica else PRIMARY_ROLE,
+        "primaryId": node.primary or None,
+        "slots": str(seen.view.slots_of(node.id) | seen.last_owned(node.id)) or None,
+        **_copy(node, before),
+    }
+
+
+_COPY = "copyOf", "copyHasKeys"
+
+
+def _copy(node: Seen, before: Obj) -> Obj:
+    """Return whose data a node has; a record ends when other data may have replaced it.
+
+    A primary has the data of the one that it took over from. Once it is replaced itself, it has its own until it is in
+    sync.
+    """
+    if node.synced:
+        return {"copyOf": node.primary, "copyHasKeys": bool(node.report and node.report.keys) or None}
+    if node.is_primary and before.get("role") == REPLICA_ROLE:
+        return {"copyOf": before.get("primaryId")}
+    if node.is_replica and before.get("role") == PRIMARY_ROLE:
+        return {"copyOf": node.id if not node.may_have_other_data else None}
+    return {} if node.may_have_other_data else {name: before.get(name) for name in _COPY}
+
+
+def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:
+    """Return nodes that are no longer recorded for an instance, until all instances are complete: a node that was
+    unreachable when the others forgot them brings them back, and they must not count as unknown nodes.
+    """
+    former = dict(resource.former_nodes)
+    for instance in seen.instances:
+        known = seen.node_to_record(instance)
+        if instance.recorded and (known is None or known[0] != instance.recorded.node_id):
+            former[instance.recorded.node_id] = instance.name
+    return [{"name": name, "nodeId": node_id} for node_id, name in former.items()] or None
+
+
+def _is_reported(seen: Assessment, instance: Instance) -> bool:
+    return instance.pod is not None or seen.node_to_record(instance) is not None
+
+
+NO_POD = "The pod does not exist."
+
+
+def _doing(seen: Assessment, instance: Instance) -> tuple[str, str]:
+    """Return the reason and the message of a node: why it does not serve."""
+    if serves(seen, instance):
+        return SERVING, ""
+    if instance.pod is None or instance.pod.problem:
+        no_pod = f"The pod {instance.hidden}." if instance.hidden else NO_POD
+        return (instance.pod.problem_reason, instance.pod.problem) if instance.pod else ("NoPod", no_pod)
+    if instance.report is None:
+        return (NOT_ANSWERING, instance.error) if instance.ready and instance.error else (STARTING, "")
+    if instance.report.loading:
+        return STARTING, "Loading data."
+    node = seen.view.nodes[instance.id]
+    if node.astray:
+        return REPLICATING_ELSEWHERE, replication_link.problem(seen, node)
+    if node.is_replica:
+        return SYNCING, f"Syncing with {seen.name_of(node.primary)}."
+    return JOINING, "The node owns no slots."
+
+
+def _shards(resource: RedisCluster, seen: Assessment) -> list[Obj]:
+    """Return the primaries and their replicas, in order of their names; the recorded ones if no node is reachable."""
+    if not seen.reachable:
+        return list(resource.reported.get("shards") or ())
+    view = seen.view
+    shards = [
+        {
+            "master": seen.name_of(primary.id),
+            "slots": str(view.slots_of(primary.id)),
+            "replicas": sorted((seen.name_of(replica.id) for replica in view.replicas_of(primary.id)), key=_natural),
+        }
+        for primary in view.primaries
+    ]
+    return sorted(shards, key=lambda shard: _natural(str(shard["master"])))
+
+
+def _natural(name: str) -> tuple[str, int]:
+    stem, _, number = name.rpartition("-")
+    return (stem, int(number)) if number.isdecimal() else (name, -1)
+
+
+def _version(resource: RedisCluster, seen: Assessment) -> str | None:
+    lowest = min(running(resource, seen), default=None)
+    return str(lowest) if lowest else resource.reported.get("version")

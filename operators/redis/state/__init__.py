@@ -1,0 +1,1 @@
+"""Observed state of a resource, as frozen values. Pure."""
