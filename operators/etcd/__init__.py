@@ -12,5 +12,5 @@
 - `security`: Secrets and certificates
 - `objects`: one module per Kubernetes object, and their names
 - `client`: etcd's API
-- `settings`, `api`: options; the resources with their specs, rules, warnings and versions
+- `api`: the resources with their specs, rules, warnings and versions
 """
