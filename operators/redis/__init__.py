@@ -7,7 +7,7 @@
 | plan, check | the steps in order; the check of `helm test` |
 | report | the status that is reported, health and metrics |
 | steps | each step of the plan, by subject |
-| facts | facts that follow from the spec and the observed cluster, computed once for each reconcile; legal transitions |
+| facts | facts that follow from the spec and the observed cluster, computed once per reconcile; legal transitions |
 | state | the observed cluster, as one frozen value: its instances, with pod, volume and the report of the server |
 | security | Secrets, users and certificates |
 | topology | the cluster view, merged from the reports of all nodes, and its conflicts |

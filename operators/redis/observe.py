@@ -83,7 +83,6 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
         stateful_set=cache.get(STATEFUL_SET, *key),
         disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
         network_policy=cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name)),
-        bus_policy=cache.get(NETWORK_POLICY, key.namespace, names.bus_policy_name(resource)),
         config_map=cache.get(CONFIG_MAP, key.namespace, names.config_name(resource)),
         secrets=secrets,
         config=config,

@@ -7,9 +7,6 @@ empty Secret, which anyone may have created: it has no content to trust, so the 
 
 A Secret that was restored from a backup has another UID. The author of the resource consents to its use by an
 annotation with its UID, which is valid for that one object.
-
-Resources of releases before this record have a status without it. Their Secrets are recorded as they are: the earlier
-release used them already.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 from shared.kubernetes.accessors import annotation, status_of
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.ownership import INSTANCE, controller_of
 
 RECORD = "secrets"
 """Field of the status with the UID of each Secret that the operator made or adopted, by name."""
@@ -41,31 +37,13 @@ def is_blank(secret: Obj) -> bool:
 def is_proven(resource: Obj, secret: Obj) -> bool:
     """Whether the operator made a Secret for this resource, or a user consented to its use."""
     uid = secret["metadata"].get("uid")
-    if recorded(resource).get(secret["metadata"]["name"]) == uid:
-        return True
     consented = {each.strip() for each in annotation(resource, ADOPT).split(",")}
-    return uid in consented or (_is_of_earlier_release(resource) and _is_marked(resource, secret))
-
-
-def _is_of_earlier_release(resource: Obj) -> bool:
-    """Whether an earlier release, which kept no record, wrote the status."""
-    status = status_of(resource)
-    return RECORD not in status and "observedGeneration" in status
-
-
-def _is_marked(resource: Obj, secret: Obj) -> bool:
-    """Whether a Secret has the marks by which earlier releases took it for their own."""
-    controller, labels = controller_of(secret), secret["metadata"].get("labels") or {}
-    if controller is not None:
-        return bool(controller.get("uid") == resource["metadata"]["uid"])
-    return bool(labels.get(INSTANCE) == resource["metadata"]["name"])
+    return recorded(resource).get(secret["metadata"]["name"]) == uid or uid in consented
 
 
 def with_record(resource: Obj, status: Obj) -> Obj:
-    """Return a status to report with a record: without one, it would look like that of an earlier release."""
-    if RECORD in status or _is_of_earlier_release(resource):
-        return status
-    return {**status, RECORD: dict(recorded(resource))}
+    """Return a status to report with the present record, unless it has another one."""
+    return {RECORD: dict(recorded(resource))} | status
 
 
 def usable(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None]) -> dict[str, Obj | None]:

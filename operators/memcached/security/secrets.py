@@ -55,8 +55,6 @@ class Secrets:
         issuers: CA certificates that verify servers; empty if the Secret has none.
         users_digest: digest of the users file, with which the status records that all servers have loaded it. Its key
             is the UID of the Secret, so that it reveals nothing of the passwords.
-        former_digest: value of the pods' annotation `objects.pod.SECRETS` in earlier releases, which also covers the
-            users file and the identity of the Secrets.
         validity: period of the servers' certificate, by the name of its Secret, even if it has ended.
         versions: resourceVersion of each Secret, by name; None for one that does not exist.
         found: Secrets by name; None for one that does not exist.
@@ -69,7 +67,7 @@ class Secrets:
         attestation_key: key of the digests by which sidecars attest the users file that a server has loaded; empty if
             there is none.
         mounts: Secret with the certificate that servers mount, and to which `pair` and `validity` belong: the copy, or
-            the original for servers of an earlier release; empty without TLS.
+            the original if the operator may not write Secrets; empty without TLS.
         copied: a certificate of another issuer, with its copy; None without one.
         unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
     """
@@ -80,7 +78,6 @@ class Secrets:
     authority: str = field(default="", repr=False)
     issuers: str = field(default="", repr=False)
     users_digest: str = ""
-    former_digest: str = ""
     validity: Mapping[str, Validity] = field(default_factory=dict)
     versions: Mapping[str, str | None] = field(default_factory=dict)
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
@@ -232,7 +229,6 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
         found: Secrets that the spec names, by name; None if a Secret does not exist.
     """
     auth, mode = resource.spec.auth, resource.spec.tls_mode
-    startup_inputs: list[tuple[bytes, bytes]] = []
     users = authority = issuers = users_digest = missing_name = ""
     pair: certs.Pair | None = None
     problem: SecretProblem | None = None
@@ -246,8 +242,7 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
             (users,) = texts("spec.auth", name, secret, USERS_KEY)
             if wrong := _users_file_problem(users):
                 raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {name}: {USERS_KEY}: {wrong}")
-            startup_inputs.append((key_of(secret), users.encode()))
-            users_digest = digest(startup_inputs)
+            users_digest = digest([(key_of(secret), users.encode())])
     except UnusableSecret as error:
         problem, users = error.problem, ""
     try:
@@ -258,8 +253,6 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
                 "spec.tls", name, secret, hosts=None, is_client=needed, is_ordered=is_ordered
             )
             issuers, authority = content_of(secret).get(AUTHORITY_KEY, ""), "" if mode == "self" else authority
-            if authority:
-                startup_inputs.append((key_of(secret), authority.encode()))
             missing_name = "" if auth is None else _missing_name(resource, pair)
             if missing_name and not resource.certificate:  # nothing runs with it yet
                 raise UnusableSecret(
@@ -269,7 +262,7 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
                 )
     except UnusableSecret as error:  # without users: no password is sent to servers that cannot be verified
         return Secrets(problem or error.problem, validity=validity, versions=versions, found=found)
-    former, (successor, trusted_from) = digest(startup_inputs), _rotation(resource, found)
+    successor, trusted_from = _rotation(resource, found)
     return Secrets(
         problem=problem,
         users=users,
@@ -277,7 +270,6 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
         authority=authority,
         issuers=issuers,
         users_digest=users_digest,
-        former_digest=former,
         validity=validity,
         versions=versions,
         found=found,

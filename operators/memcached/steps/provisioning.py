@@ -12,7 +12,6 @@ from operators.memcached.objects.pod import (
     CONTAINER,
     EXPORTER,
     RELOADER,
-    SECRETS,
     Sidecar,
     mounted_certificate,
     pod,
@@ -20,7 +19,6 @@ from operators.memcached.objects.pod import (
 )
 from operators.memcached.reasons import CERTIFICATE_WITHOUT_NAME, NO_EXPORTER_IMAGE
 from operators.memcached.security.secrets import has_copy
-from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
@@ -149,12 +147,8 @@ def _workload(
 
 
 def _startup_digest(resource: Memcached, facts: Assessment, sidecar: Sidecar) -> str:
-    """Return the digest of what servers read only at startup; that of an earlier release while it is still right."""
-    secrets, current = facts.observed.secrets, facts.observed.workload.obj
-    covered = not (secrets.users and sidecar.reloads)  # an earlier release's digest covers the users
-    if covered and current is not None and annotation(current["spec"]["template"], SECRETS) == secrets.former_digest:
-        return secrets.former_digest
-    return secrets.startup_digest(resource.uid, with_users=not sidecar.reloads)
+    """Return the digest of what servers read only at startup."""
+    return facts.observed.secrets.startup_digest(resource.uid, with_users=not sidecar.reloads)
 
 
 def ensure_disruption_budget(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:

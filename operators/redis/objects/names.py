@@ -131,11 +131,6 @@ def client_service_name(resource: RedisCluster) -> str:
     return f"{resource.name}-client"
 
 
-def bus_policy_name(resource: RedisCluster) -> str:
-    """Return the name of the NetworkPolicy that earlier builds of the operator made, for the cluster bus only."""
-    return f"{resource.name}-bus"
-
-
 def config_name(resource: RedisCluster) -> str:
     """Return the name of the ConfigMap with redis.conf."""
     return f"{resource.name}-config"

@@ -48,7 +48,6 @@ class Observed:
         config_map: ConfigMap of the operator, which nodes read when they start.
         disruption_budget: PodDisruptionBudget.
         network_policy: NetworkPolicy.
-        bus_policy: NetworkPolicy of the cluster bus that an earlier build of the operator made.
         former: pod names of nodes that were removed permanently, by node id.
         adoptable: volumes of a deleted resource of this name.
         connection: the Secret for clients; None if it was not read.
@@ -63,7 +62,6 @@ class Observed:
     config_map: Obj | None = None
     disruption_budget: Obj | None = None
     network_policy: Obj | None = None
-    bus_policy: Obj | None = None
     former: Mapping[str, str] = field(default_factory=dict)
     adoptable: Adoptable = field(default_factory=Adoptable)
     connection: ConnectionSecret | None = None

@@ -33,7 +33,7 @@ from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.copies import CopiedCertificate, following
@@ -99,16 +99,9 @@ def ensure_disruption_budget(settings: Settings, resource: RedisCluster, seen: O
 
 
 def ensure_network_policy(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
-    """Apply the NetworkPolicy of the nodes, or delete it if the spec disables it.
-
-    The policy of an earlier build, for the cluster bus only, is deleted once the present one exists.
-    """
+    """Apply the NetworkPolicy of the nodes, or delete it if the spec disables it."""
     access = _access(settings, resource, seen)
-    kept = policies.keep_network_policy(access, settings.operator_peers, seen.network_policy)
-    if access.network.enabled and not access.own.owns(seen.network_policy):
-        return kept
-    former = provisioning.keep(access.own, NETWORK_POLICY, None, seen.bus_policy)
-    return replace(kept, actions=(*kept.actions, *former.actions))
+    return policies.keep_network_policy(access, settings.operator_peers, seen.network_policy)
 
 
 def admit_operator(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:

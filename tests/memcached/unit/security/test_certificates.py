@@ -14,9 +14,8 @@ from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, 
 from operators.memcached.security.secrets import Secrets, fingerprint
 from operators.memcached.state.observed import Observed
 from shared.cli.options import parse_options
-from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, Obj
-from shared.kubernetes.managed_fields import applied
-from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, digest, key_of
+from shared.kubernetes.kinds import POD, SECRET, Obj
+from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
 from shared.pki.certs import Pair
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Call
@@ -126,13 +125,6 @@ class World:
         workloads = like.harness.workloads if like else None
         self.harness: Harness = Harness(controller(options, self.fleet.connect, self.fleet.attest), workloads=workloads)
         self.fleet.volumes = partial(mounted_secrets, self.harness.server)
-
-    def deployment_with(self, digest: str) -> Obj:
-        """Return the Deployment as the operator applied it, with another digest of the Secrets."""
-        sent = applied(workload_in(self.harness.server), "memcached-operator")
-        assert sent is not None
-        sent["spec"]["template"]["metadata"]["annotations"][SECRETS] = digest
-        return sent
 
     async def settled(self, **spec: Any) -> Obj:
         self.harness.apply("cache", **({"size": 2} | UNPAUSED | spec))
@@ -289,15 +281,11 @@ async def test_server_that_cannot_be_inspected_after_a_change_of_users_is_a_warn
     assert "is unreachable: no route" in message
 
 
-async def test_servers_of_an_earlier_release_are_replaced_only_when_their_users_change() -> None:
-    """Without a sidecar, servers read the file only at startup; the annotation of 0.1.0 has a digest of it."""
+async def test_servers_without_a_sidecar_are_replaced_only_when_their_users_change() -> None:
+    """They read the file only at startup."""
     old = World(agent_image="")
     old.apply_secret(secret("users", users="app:secret\n"))
     await old.settled(**AUTH, workload="Deployment")
-    found = old.harness.user_client.get(SECRET, NAMESPACE, "users")
-    legacy = digest([(key_of(found), b"app:secret\n")])
-    old.harness.server.actor("memcached-operator").apply(DEPLOYMENT, old.deployment_with(legacy), force=True)
-    old.harness.workloads.settle()
     first = old.uids
     new = World(like=old)
     assert reason(await new.reconcile_again()) == "Ready"

@@ -331,19 +331,7 @@ def test_network_policy_exists_unless_the_spec_disables_it() -> None:
     assert actions_of(Observed(), **DISABLED) == []
 
 
-def test_policy_of_an_earlier_build_is_deleted_once_the_present_one_exists() -> None:
-    """Policies add up: in between, both protect the cluster bus; in the other order, nothing would."""
-    former, present = policy("demo-bus"), policy("demo-network")
-    assert actions_of(Observed(bus_policy=former)) == [(Apply, "demo-network")]
-    assert actions_of(Observed(network_policy=present, bus_policy=former)) == [
-        (Apply, "demo-network"),
-        (Delete, "demo-bus"),
-    ]
-    assert actions_of(Observed(bus_policy=former), **DISABLED) == [(Delete, "demo-bus")]
-
-
 def test_network_policy_of_the_user_is_not_deleted() -> None:
-    for name in ("demo-network", "demo-bus"):
-        found = policy(name, **{"app.kubernetes.io/managed-by": "them"})
-        del found["metadata"]["ownerReferences"]
-        assert actions_of(Observed(network_policy=found, bus_policy=found), **DISABLED) == []
+    found = policy("demo-network", **{"app.kubernetes.io/managed-by": "them"})
+    del found["metadata"]["ownerReferences"]
+    assert actions_of(Observed(network_policy=found), **DISABLED) == []
