@@ -136,7 +136,7 @@ AUTHORITY = Lifecycle(
 )
 
 LIFECYCLES = (AUTHORITY,)
-"""Lifecycles of this module, from which the diagrams in docs/architecture.md are generated."""
+"""Lifecycles of this module, from which the diagrams in docs/reference/lifecycles.md are generated."""
 
 
 @dataclass(frozen=True, slots=True)

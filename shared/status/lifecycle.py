@@ -2,8 +2,8 @@
 
 A lifecycle that can lose data is declared once, as data: the states, and for each state the legal events. Steps take
 their transition from the table, so that an illegal one raises an error instead of reaching a database. Tests compare
-the transitions that the crash harness recorded with the same table. The diagrams in docs/architecture.md are generated
-from it.
+the transitions that the crash harness recorded with the same table. The diagrams in docs/reference/lifecycles.md
+are generated from it.
 
 The form is that of h11's state machines: https://h11.readthedocs.io/en/latest/api.html#the-state-machine
 """

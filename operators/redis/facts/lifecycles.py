@@ -120,4 +120,4 @@ SLOT = Lifecycle(
 )
 
 LIFECYCLES = (NODE, SLOT)
-"""Lifecycles with a diagram in docs/architecture.md."""
+"""Lifecycles with a diagram in docs/reference/lifecycles.md."""
