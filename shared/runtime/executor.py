@@ -1,6 +1,6 @@
 """Executes the actions of a plan: every write to the objects of a resource, and every call on its database.
 
-The rules for writes are in docs/architecture.md, "Decisions about writes".
+The rules for writes are decisions: docs/decisions/README.md, "Writes".
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ The rules do not depend on synchronized clocks:
 - A leader that shuts down releases the Lease, so that another replica takes over within a `retry_period`.
 
 The cache of a new leader may lack the last writes of the former leader. This is safe because of how writes are made
-(docs/architecture.md): an existing object is not created again, and a write to an object that has changed or was
-replaced since it was observed is rejected by the API server; the object is then observed again.
+(docs/decisions/writes-are-conditional.md): an existing object is not created again, and a write to an object that has
+changed or was replaced since it was observed is rejected by the API server; the object is then observed again.
 
 The official client's `kubernetes.aio.leaderelection` is not used: it never releases the Lease, depends on the wall
 clock, does not count transitions, and may wait for a hanging request beyond the renew deadline.
