@@ -282,7 +282,7 @@ async def test_server_that_cannot_be_inspected_after_a_change_of_users_is_a_warn
 
 
 async def test_servers_without_a_sidecar_are_replaced_only_when_their_users_change() -> None:
-    """They read the file only at startup."""
+    """Such servers read the file only at startup."""
     old = World(agent_image="")
     old.apply_secret(secret("users", users="app:secret\n"))
     await old.settled(**AUTH, workload="Deployment")
