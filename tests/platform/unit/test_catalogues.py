@@ -1,5 +1,6 @@
 """The catalogues of all engines: complete, consistent and sourced; what runs by default has no known weakness."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -8,9 +9,12 @@ import pytest
 from docs import compatibility, versions
 from operators import installed
 from operators.etcd.api import catalogue as etcd
+from operators.etcd.api import resource as etcd_resource
 from operators.etcd.api.resource import EtcdCluster
 from operators.memcached.api import catalogue as memcached
+from operators.memcached.api import resource as memcached_resource
 from operators.memcached.api.resource import Memcached
+from operators.redis.api import admission as redis_admission
 from operators.redis.api import catalogue as redis
 from operators.redis.api.resource import RedisCluster
 from shared.api.catalogue import MAX_AGE, Advisory, Catalogue, dotted, release_of, releases
@@ -22,6 +26,14 @@ from tools.databases import redis_servers
 CATALOGUES = [etcd.ETCD, memcached.MEMCACHED, redis.REDIS, redis.VALKEY]
 EVERYTHING = {"auth", "tls", "maxmemory-clients", "io-threads"}
 OF_PROJECTS = ("https://github.com/", "https://redis.io/", "https://www.cve.org/")
+
+SMALLEST: dict[str, Any] = {
+    "etcd": (EtcdCluster, {"size": 3}),
+    "memcached": (Memcached, {"size": 3}),
+    "redis": (RedisCluster, {"replicas": 6}),
+    "valkey": (RedisCluster, {"replicas": 6, "engine": "valkey"}),
+}
+"""Smallest spec of each engine, without a version."""
 
 each_engine = pytest.mark.parametrize("catalogue", CATALOGUES, ids=lambda each: each.engine)
 
@@ -77,6 +89,22 @@ def test_a_release_of_the_default_line_runs_in_tests(operator: Operator, catalog
     assert f"| {catalogue.engine} | {catalogue.default_version} | {found}" in page
 
 
+VALIDATE: dict[Any, Callable[[Any], list[str]]] = {
+    EtcdCluster: etcd_resource.validate,
+    Memcached: memcached_resource.validate,
+    RedisCluster: redis_admission.validate,
+}
+
+
+@each_engine
+def test_admission_accepts_a_release_of_each_line(catalogue: Catalogue) -> None:
+    model, smallest = SMALLEST[catalogue.engine]
+    metadata = {"name": "a", "namespace": "b", "uid": "c"}
+    for line in catalogue.lines:
+        spec = smallest | {"version": line.newest}
+        assert VALIDATE[model](model.parse({"metadata": metadata, "spec": spec})) == [], line.newest
+
+
 def test_container_tests_of_each_commit_and_each_night_run_the_default_lines_of_redis_and_valkey() -> None:
     lines = {(each.engine, each.default) for each in (redis.REDIS, redis.VALKEY)}
     assert {(engine, ".".join(version.split(".")[:2])) for engine, version in redis_servers.DEFAULTS} == lines
@@ -115,9 +143,9 @@ FEATURES: dict[str, list[tuple[dict[str, Any], set[str]]]] = {
 """Features by kind and spelling of a spec: absent, null, empty and with defaults."""
 
 KINDS: dict[str, Any] = {
-    "EtcdCluster": (etcd.features_of, EtcdCluster, {"size": 3}),
-    "Memcached": (memcached.features_of, Memcached, {"size": 3}),
-    "RedisCluster": (redis.features_of, RedisCluster, {"replicas": 6}),
+    "EtcdCluster": (etcd.features_of, *SMALLEST["etcd"]),
+    "Memcached": (memcached.features_of, *SMALLEST["memcached"]),
+    "RedisCluster": (redis.features_of, *SMALLEST["redis"]),
 }
 
 
