@@ -31,7 +31,7 @@ SMALLEST: dict[str, Any] = {
     "etcd": (EtcdCluster, {"size": 3}),
     "memcached": (Memcached, {"size": 3}),
     "redis": (RedisCluster, {"replicas": 6}),
-    "valkey": (RedisCluster, {"replicas": 6, "engine": "valkey"}),
+    "valkey": (RedisCluster, {"replicas": 6, "engine": "valkey", "repository": "valkey/valkey"}),
 }
 """Smallest spec of each engine, without a version."""
 
