@@ -9,7 +9,7 @@ from typing import Any
 
 from operators.etcd.api.arguments import ACCEPTED, RESERVED_FLAGS, REWRITTEN, Series, absent
 from operators.etcd.api.versions import FORM as VERSION
-from operators.etcd.api.versions import dotted
+from operators.etcd.api.versions import SUPPORTED, dotted
 from shared.api.image import FORM as IMAGE
 from shared.api.image import is_reference
 from shared.api.podspec import number_cel, smaller
@@ -26,7 +26,7 @@ _PLAIN = r"^v?(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})(-[0-
 _TAGGED = rf"^[^@]*:{VERSION[1:-1]}(@.*)?$"
 """Image whose tag is a version."""
 
-_SUPPORTED = r"(^|:)v?3\.[4-7]\.[0-9]+[^/]*$"
+_SUPPORTED = rf"(^|:)v?3\.[{SUPPORTED[0][1]}-{SUPPORTED[-1][1]}]\.[0-9]+[^/]*$"
 _VERSION_CEL = "(has(self.version) ? self.version : self.image)"
 
 MIN_VOLUME_SIZE = "256Mi"
@@ -150,7 +150,8 @@ CLUSTER_RULES = (
             not re.search(r"[0-9]+[.][0-9]+[.][0-9]+", _version_text(spec))
             or bool(re.search(_SUPPORTED, _version_text(spec)))
         ),
-        "{} is not in a supported series. Set a version of 3.4, 3.5, 3.6 or 3.7.",
+        "{} is not in a supported series. Set a version of "
+        f"{', '.join(map(dotted, SUPPORTED[:-1]))} or {dotted(SUPPORTED[-1])}.",
         at="version",
         value=(_VERSION_CEL, _version_text),
     ),
