@@ -34,7 +34,15 @@ KINDS = sorted(ADMISSIONS)
 PATHS_OF_A_TEST = 50
 """Reviews of a path take about 1.5 s of CPU time."""
 
-PARTS = [(kind, first) for kind in KINDS for first in range(0, len(paths_of(kind)), PATHS_OF_A_TEST)]
+NIGHTLY_SHARE = 4
+"""Paths of a kind for each one that is judged each night; all are judged each week."""
+
+PARTS = [
+    pytest.param(kind, share, first, marks=pytest.mark.weekly if share else pytest.mark.nightly)
+    for kind in KINDS
+    for share in range(NIGHTLY_SHARE)
+    for first in range(0, len(paths_of(kind)[share::NIGHTLY_SHARE]), PATHS_OF_A_TEST)
+]
 
 
 @pytest.fixture(autouse=True)
@@ -52,12 +60,11 @@ def test_no_body_costs_more_than_its_share(kind: str, record_property: Callable[
         record_property("summary", line)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("kind", "first"), PARTS)
+@pytest.mark.parametrize(("kind", "share", "first"), PARTS)
 def test_no_body_costs_more_than_its_share_at_any_path(
-    kind: str, first: int, record_property: Callable[[str, object], None]
+    kind: str, share: int, first: int, record_property: Callable[[str, object], None]
 ) -> None:
-    for line in alone(judge, kind, paths_of(kind)[first : first + PATHS_OF_A_TEST]):
+    for line in alone(judge, kind, paths_of(kind)[share::NIGHTLY_SHARE][first : first + PATHS_OF_A_TEST]):
         record_property("summary", line)
 
 
