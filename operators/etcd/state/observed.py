@@ -139,7 +139,7 @@ class Observed:
         instances: every number that has a pod, a volume or a member, or should have one, in order.
         members: list that a quorum agrees on; None if no quorum answered the operator.
         remembered: without a quorum, the local list of the most advanced member that answered.
-        cluster_id: id from the list, or else from a member (`observer`); 0 if unknown.
+        cluster_id: id from the list, or else from a member (`observe`); 0 if unknown.
         alarms: raised alarms; empty if no member answered.
         cluster_version: version that all members run together as (3.6.0); empty if unknown.
         hashes: if a member may be corrupt (`corruption.suspected`), the hash of each voter by id, all at the lowest
