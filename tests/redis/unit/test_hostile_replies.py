@@ -171,7 +171,7 @@ READERS: Mapping[str, Read] = {
         source, target, 1, acknowledge=True
     ),
     "migration/valkey ValkeyMigrateSlots.jobs": lambda source, _: ValkeyMigrateSlots(source).jobs(),
-    "observer _with_unowned.counted": lambda source, _: node_inspection.count_strays(
+    "observe _with_unowned.counted": lambda source, _: node_inspection.count_strays(
         source.server, source.report, Slots.of(40)
     ),
 }
