@@ -24,8 +24,7 @@ from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import SEED, founded, successor
 from operators.etcd.objects.names import DATA
 from operators.etcd.security.secrets import CLIENT, CLIENT_ROLE, read
-from operators.etcd.state import empty_directory
-from operators.etcd.state import observed as observe
+from operators.etcd.state import empty_directory, observed
 from operators.etcd.state.empty_directory import EmptyStarts
 from operators.etcd.state.observed import ClientUser, Instance, Observed
 from operators.etcd.steps.credentials import other_credentials
@@ -118,7 +117,7 @@ async def _query(connect: Connect, resource: EtcdCluster, before: Observed, kube
     password, voter = seen.secrets.client_password, next(iter(seen.healthy_voters), None)
     if not seen.auth_enabled or seen.denied or not password or voter is None:
         return seen
-    endpoint, access = observe.endpoint(resource, voter), _access(resource, seen, voter)
+    endpoint, access = observed.endpoint(resource, voter), _access(resource, seen, voter)
     root, client = (connect(endpoint, each) for each in (access, _as_client(access, password)))
     try:
         return dataclasses.replace(seen, client=await _client_user(root, client))
@@ -216,7 +215,7 @@ def _access(resource: EtcdCluster, seen: Observed, instance: Instance) -> Access
 async def _connected(connect: Connect, resource: EtcdCluster, seen: Observed) -> AsyncIterator[Servers]:
     """Connect to every pod that has an address; nothing is sent yet."""
     servers = {
-        instance.number: connect(observe.endpoint(resource, instance), _access(resource, seen, instance))
+        instance.number: connect(observed.endpoint(resource, instance), _access(resource, seen, instance))
         for instance in seen.instances
         if instance.pod and instance.pod.address
     }

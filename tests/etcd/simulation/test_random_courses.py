@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from operators.etcd import observe as observer
-from operators.etcd import plan
+from operators.etcd import observe, plan
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client import commands
 from operators.etcd.client.errors import Unreachable
@@ -99,7 +98,7 @@ def any_server_counts_as_member(patch: pytest.MonkeyPatch) -> None:
     def first(_: EtcdCluster, instances: tuple[Instance, ...]) -> int:
         return next((each.status.cluster_id for each in instances if each.status), 0)
 
-    patch.setattr(observer, "_cluster_id", first)
+    patch.setattr(observe, "_cluster_id", first)
 
 
 def calls_trust_an_address(patch: pytest.MonkeyPatch) -> None:

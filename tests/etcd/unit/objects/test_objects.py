@@ -8,7 +8,7 @@ import pytest
 
 from operators.etcd.objects import disruption_budget, names
 from operators.etcd.objects import stateful_set as builder
-from operators.etcd.state import observed as observe
+from operators.etcd.state import observed
 from operators.etcd.state.observed import Instance
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
@@ -54,7 +54,7 @@ def test_foreign_name_or_url_has_no_ordinal(foreign: str) -> None:
 
 def test_endpoint_has_the_pods_address_and_the_members_name() -> None:
     pod = Pod("demo-1", "10.0.0.7", "StatefulSet", ready=True, leaving=False, ended=False, problem="")
-    endpoint = observe.endpoint(cluster(), Instance(1, "demo-1", pod=pod))
+    endpoint = observed.endpoint(cluster(), Instance(1, "demo-1", pod=pod))
     assert (endpoint.name, endpoint.address, endpoint.host, endpoint.port) == (
         "demo-1",
         "10.0.0.7",
