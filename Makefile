@@ -93,7 +93,7 @@ test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no n
 
 test-containers: .venv ## Run tests on real databases, in a running Docker or one that the tests start (needs root) (LEVEL)
 	@echo "==> container tests"
-	@$(PYTEST) $(call unless_named,tests/*/containers) $(SELECTED) $(ARGS)
+	@$(PYTEST) -n auto --dist loadgroup $(call unless_named,tests/*/containers) $(SELECTED) $(ARGS)
 
 # The test of the cluster removes it and checks for leftovers, so it runs last, in a separate session. It is skipped if
 # the cluster was already running, because a user may have data in it. The higher levels need every version. Some tests
