@@ -54,6 +54,8 @@ MAX_BYTES = 20 * 1024 * 1024
 _TICK_SECONDS, _SAMPLE_SECONDS = 0.005, 0.02
 _FRAMES = 5
 _MIB = 1024 * 1024
+_JUDGEMENTS_PER_COLLECTION = 32
+_judgements = itertools.count()
 _PROCESS = Path("/proc/self")
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -224,11 +226,10 @@ def _innermost(frame: FrameType) -> str:
 @contextlib.contextmanager
 def _memory(cost: Cost) -> Iterator[None]:
     """Measure the peak of the resident memory."""
-    gc.collect()
+    _collect()
     with contextlib.suppress(AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
     filling = _fill_pools()
-    gc.freeze()
     (_PROCESS / "clear_refs").write_text("5", encoding="ascii")  # the peak becomes the present value
     before = _status("VmRSS")
     try:
@@ -236,7 +237,18 @@ def _memory(cost: Cost) -> Iterator[None]:
     finally:
         cost.peak_bytes = max(0, _status("VmHWM") - before)
         filling.clear()
+
+
+def _collect() -> None:
+    """Free unused objects, and exempt all others from later collections.
+
+    The modules and tests of a session are so many objects that a full collection takes longer than most judgements.
+    So only some begin with one, which frees what earlier tests have left.
+    """
+    if next(_judgements) % _JUDGEMENTS_PER_COLLECTION == 0:
         gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _fill_pools() -> list[list[bytes]]:
