@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,19 @@ PATIENCE = 1.5
 """Factor by which waits are longer than necessary, because the machine may be busy."""
 
 _numbers = itertools.count(1)
+_reserved: list[socket.socket] = []
+
+
+def _reserve(address: str) -> bool:
+    """Reserve an address until this process ends, against other processes of the tests; return whether it was free."""
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        name.bind(f"\0platform-address-{address}")
+    except OSError:
+        name.close()
+        return False
+    _reserved.append(name)
+    return True
 
 
 class RealLab:
@@ -80,8 +94,8 @@ class RealLab:
         raise AssertionError(f"{name} does not start: {(directory / 'log').read_text()[-2000:]}")
 
     async def move(self, name: str) -> None:
-        number = next(_numbers)
-        self._addresses[name] = f"{self._network}.{number // 250}.{number % 250 + 1}"
+        addresses = (f"{self._network}.{number // 250}.{number % 250 + 1}" for number in _numbers)
+        self._addresses[name] = next(filter(_reserve, addresses))
 
     async def stop(self, name: str) -> None:
         process = self._running.pop(name)
