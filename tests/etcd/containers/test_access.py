@@ -26,6 +26,7 @@ from operators.etcd.steps.credentials import ensure_auth
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import POD, SECRET
+from shared.kubernetes.secret_provenance import RECORD
 from shared.pki.certs import Pair
 from tests.etcd.unit import world
 from tests.harness.api_server.server import ApiServer
@@ -202,7 +203,9 @@ async def test_removed_authentication_is_disabled_with_the_stored_password(etcd:
         owner = {"apiVersion": "v1", "kind": "X", "name": "demo", "uid": resource.uid, "controller": True}
         metadata = {"name": "demo-operator-auth", "namespace": "default", "ownerReferences": [owner]}
         data = {"password": base64.b64encode(ROOT.password.encode()).decode()}
-        api.actor("operator").create(SECRET, {"metadata": metadata, "data": data})
+        made = api.actor("operator").create(SECRET, {"metadata": metadata, "data": data})
+        record = {made["metadata"]["name"]: made["metadata"]["uid"]}
+        resource = world.cluster(1, recorded=[0], status={RECORD: record})
         seen = await observed()
         assert (seen.denied, seen.auth_enabled, seen.former_password) == ("", True, True)
         (call,) = ensure_auth(world.SETTINGS, resource, seen, world.NOW).actions
