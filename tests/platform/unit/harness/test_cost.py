@@ -29,6 +29,7 @@ def add() -> None:
     """
     for _ in range(4):
         sum(range(20_000_000))
+    time.sleep(0.2)  # and the thread is still here when the event loop runs
 
 
 async def test_work_within_the_limits_passes_and_its_cost_is_known() -> None:
