@@ -19,6 +19,7 @@ PYTEST    := $(PYTHON) -m pytest
 PARALLEL  := -n auto --dist worksteal
 # Tests of a level, and the seconds that one may take (of a commit: pyproject.toml).
 # pytest runs the files that ARGS names, or else these directories.
+DOCKER     = tests/etcd/containers tests/memcached/containers
 unless_named = $(if $(filter tests/% e2e/%,$(ARGS)),,$(1))
 SELECTED   = --level $(LEVEL) $(TIMEOUT_$(LEVEL):%=--timeout %)
 TIMEOUT_nightly := 900
@@ -91,9 +92,14 @@ test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no n
 	@$(CLUSTERS) build $(SERVERS)
 	@$(PYTEST) $(PARALLEL) $(call unless_named,tests/*/api) $(SELECTED) $(ARGS)
 
+# Those with Docker share one daemon, and run beside the others, which start programs of this machine.
 test-containers: .venv ## Run tests on real databases, in a running Docker or one that the tests start (needs root) (LEVEL)
 	@echo "==> container tests"
-	@$(PYTEST) -n auto --dist loadgroup $(call unless_named,tests/*/containers) $(SELECTED) $(ARGS)
+	@$(if $(filter tests/%,$(ARGS)),$(PYTEST) $(SELECTED) $(ARGS),\
+	output=$$(mktemp); trap 'rm -f $$output' EXIT; \
+	$(PYTEST) $(DOCKER) $(SELECTED) $(ARGS) > $$output 2>&1 & with_docker=$$!; \
+	failed=0; $(PYTEST) $(filter-out $(DOCKER),$(wildcard tests/*/containers)) $(SELECTED) $(ARGS) || failed=$$?; \
+	wait $$with_docker || failed=$$?; cat $$output; exit $$failed)
 
 # The test of the cluster removes it and checks for leftovers, so it runs last, in a separate session. It is skipped if
 # the cluster was already running, because a user may have data in it. The higher levels need every version. Some tests

@@ -31,14 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("new" if BY_NAME[config.getoption("--level")].is_random else "same")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all tests that use the Docker daemon in one process: it runs once on a machine (own_daemon)."""
-    for item in items:
-        if "own_daemon" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("docker"))
-
-
 def pytest_collection_finish() -> None:
     """Search for garbage seldom, and never among modules and tests: worlds have many objects that live for a test."""
     gc.freeze()

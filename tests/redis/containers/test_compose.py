@@ -32,7 +32,7 @@ from tools.local import debian
 from tools.local.machine.network import free_ports
 from tools.local.paths import REPOSITORY
 
-pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("compose")]  # one cluster for all tests
+pytestmark = pytest.mark.nightly
 
 COMPOSE: dict[str, Any] = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"]
 PARTS = REPOSITORY / "dashboards/compose"

@@ -27,13 +27,26 @@ def recipe(target: str) -> list[str]:
     return found[1].splitlines()
 
 
-@pytest.mark.parametrize("target", DIRECTORIES)
+@pytest.mark.parametrize("target", sorted(DIRECTORIES.keys() - {"test-containers"}))
 def test_target_runs_its_directory_with_the_tests_of_the_level(target: str) -> None:
     runs = [line for line in recipe(target) if "$(PYTEST)" in line and "test_cluster.py; fi" not in line]
     assert len(runs) == 1
     assert f" $(call unless_named,{DIRECTORIES[target]}) " in runs[0]
     assert runs[0].removesuffix("; \\").endswith("$(SELECTED) $(ARGS)")
     assert " -m " not in runs[0].partition("$(PYTEST)")[2], "only the level selects tests"
+
+
+def test_container_tests_run_in_two_processes_each_directory_in_one_of_them() -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "test-containers"], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
+    runs = [run for run in done.stdout.split(";") if "-m pytest" in run]
+    assert all("--level commit" in run and " -m " not in run.partition("-m pytest")[2] for run in runs)
+    directories = [word for run in runs for word in run.split() if word.startswith("tests/")]
+    assert sorted(directories) == sorted(
+        str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob(DIRECTORIES["test-containers"])
+    )
+    assert len(runs) == 2
 
 
 def test_files_that_are_named_replace_the_directories() -> None:
