@@ -36,6 +36,7 @@ from operators.redis.steps.configuration import configured, live_settings
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import encoded
+from tests.redis.unit.world import assess
 from tools.local.paths import REPOSITORY
 
 SIZES = (120, 250, 500)
@@ -201,7 +202,7 @@ def _marks(resource: RedisCluster) -> dict[str, str]:
     """Return the annotations of pods that have applied everything."""
     return {
         TEMPLATE: "current",
-        names.CONFIG_MARK: configured(live_settings(resource, Observed())),
+        names.CONFIG_MARK: configured(live_settings(assess(resource, Observed()))),
         names.USERS_MARK: _secrets(resource).users_mark,
     }
 

@@ -6,12 +6,8 @@ Nothing that is wrong with the spec stops the steps that heal (`_heal`): snapsho
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from datetime import datetime
-from functools import partial
 
 from operators.etcd.api.resource import EtcdCluster, exposure, validate
-from operators.etcd.backup.pods import cleaning_pod, recovery_pod
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
 from operators.etcd.objects.names import COMPONENT
@@ -83,85 +79,96 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import REPLACING_CERTIFICATES, RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.own_secrets import (
-    OwnSecrets,
-    keep_secret_owners,
-    refuse_unproven_secrets,
-    refuse_unproven_writes,
-)
+from shared.steps.own_secrets import OwnSecrets, SecretSteps
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
+
+
+def own_secrets(seen: Assessment) -> OwnSecrets:
+    """Return the Secrets that the operator makes for a cluster."""
+    resource = seen.resource
+    return OwnSecrets(
+        own=names.owner(resource, seen.settings.operator),
+        component=COMPONENT,
+        resource=resource.obj,
+        names=made_secrets(resource),
+        found=seen.secrets.found,
+        unproven=seen.secrets.unproven,
+        connection=connection(seen),
+        published=seen.connection,
+        lasting=frozenset({names.root_secret(resource)} if lasts(resource) else ()),
+    )
+
+
+_SECRETS = SecretSteps(own_secrets)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     """Plans an EtcdCluster with the settings of the operator."""
 
-    def _steps(self) -> tuple[StepOf[EtcdCluster, Assessment], ...]:
-        settings = self.settings
+    def _steps(self) -> tuple[StepOf[Assessment], ...]:
         return (
-            partial(pause_changes, "paused"),  # members are still repaired
-            partial(reject_invalid_spec, validate),  # the same rules as at admission
-            partial(enforce_policy, settings.policy, exposure),  # of the platform
+            pause_changes("paused"),  # members are still repaired
+            reject_invalid_spec(validate),  # the same rules as at admission
+            enforce_policy(exposure),  # of the platform
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
-            partial(refuse_foreign_volumes, settings),  # data of another owner is neither used nor deleted
+            refuse_foreign_volumes,  # data of another owner is neither used nor deleted
             refuse_smaller_volumes,  # volumes cannot shrink
-            partial(claim_name, settings),  # before any Secret: another resource may have it
-            partial(refuse_unproven_secrets, self._own_secrets),  # content that the operator did not write
-            partial(keep_secret_owners, self._own_secrets),  # labels and owner references, which follow from the spec
-            partial(provide_password, settings),  # a generated one, if the spec names no Secret
-            partial(provide_client_password, settings),  # of the user for applications
-            partial(create_secrets, settings),  # certificates before pods
+            claim_name,  # before any Secret: another resource may have it
+            _SECRETS.refuse_unproven,  # content that the operator did not write
+            _SECRETS.keep_owners,  # labels and owner references, which follow from the spec
+            provide_password,  # a generated one, if the spec names no Secret
+            provide_client_password,  # of the user for applications
+            create_secrets,  # certificates before pods
             require_secrets,  # Secrets that members need to start; running ones are not changed
-            partial(ensure_services, settings),  # DNS names before pods: members find each other by them
-            partial(ensure_disruption_budget, settings),  # number of evictions at once
-            partial(ensure_network_policy, settings),  # access to the ports, before pods exist
+            ensure_services,  # DNS names before pods: members find each other by them
+            ensure_disruption_budget,  # number of evictions at once
+            ensure_network_policy,  # access to the ports, before pods exist
             refuse_stray_pods,  # a pod of another owner that may use the seed's volume
-            partial(restore_data, settings),  # initial data, before the cluster starts
-            partial(create_stateful_set, settings),  # the bootstrap permission of the seed
+            restore_data,  # initial data, before the cluster starts
+            create_stateful_set,  # the bootstrap permission of the seed
             expand_volumes,  # claims only: a full member or a recovery may wait for space
             modify_volumes,  # claims only: VolumeAttributesClass
             refuse_unsafe_upgrade,  # a version change that the data would not survive
         )
 
-    def _heal(self) -> tuple[tuple[StepOf[EtcdCluster, Assessment], ...], ...]:
-        settings = self.settings
-        renew, store = partial(renew_secrets, settings), partial(store_password, settings)
+    def _heal(self) -> tuple[tuple[StepOf[Assessment], ...], ...]:
         return (
-            (partial(admit_operator, settings),),  # to pods that it may have to repair
-            (partial(ensure_connection, settings),),  # a copy for clients, on which no member depends
+            (admit_operator,),  # to pods that it may have to repair
+            (ensure_connection,),  # a copy for clients, on which no member depends
             (ensure_client_user,),  # before root's password changes, with which it is set
-            (partial(schedule_backups, settings),),  # regardless of any other problem
-            (partial(refuse_unproven_writes, self._own_secrets, renew),),  # certificates, before they expire
-            (partial(refuse_unproven_writes, self._own_secrets, store),),  # the operator is never locked out
+            (schedule_backups,),  # regardless of any other problem
+            (_SECRETS.proven(renew_secrets),),  # certificates, before they expire
+            (_SECRETS.proven(store_password),),  # the operator is never locked out
             (
                 record_cluster,  # cluster id and volumes, before anything depends on them
                 clear_marks,  # of a recovery that was withdrawn
                 mark_volumes,  # which member's data a volume has: the record outlives the resource
                 refuse_stray_pods,  # while no quorum answers: one may use the volume of a member
-                partial(ensure_stateful_set, settings),  # a replica per member, and the permission to join
+                ensure_stateful_set,  # a replica per member, and the permission to join
                 close_bootstrap,  # a started member must not bootstrap again
                 restart_broken,  # repair a change that broke the whole cluster
                 restart_distrusting,  # members whose certificate authority was deleted or replaced
                 require_access,  # etcd accepts the operator's credentials
                 await_etcd,  # a disconnected operator changes nothing
                 await_planned_restart,  # an update that restarts one of two is no lost quorum
-                partial(recover_quorum, partial(recovery_pod, settings)),  # a permanent loss needs a confirmation
+                recover_quorum,  # a permanent loss needs a confirmation
                 refuse_unknown_members,  # members without a pod of this cluster
                 report_kept_volumes,  # data that a recovery did not use
-                partial(delete_former_data, partial(cleaning_pod, settings)),  # once a user released it
+                delete_former_data,  # once a user released it
                 delete_removed_members,  # first the pod, then the volume
                 relieve_full_disk,  # NOSPACE: compact, defragment, disarm; blocks other changes
                 replace_corrupt_member,  # data differs from the majority: removed, then added again
                 replace_lost_member,  # volume lost: removed, then added again as a learner
-                partial(ensure_auth, settings),  # authentication, before the first client connects
+                ensure_auth,  # authentication, before the first client connects
                 admit_clients,  # route clients to every voter
                 restart_unstarted_learner,  # a learner's pod with outdated bootstrap flags
-                partial(promote_learner, patience=settings.create_timeout),  # or remove it after a timeout
+                promote_learner,  # or remove it after a timeout
                 readd_replaced_member,  # while the spec cannot be applied; otherwise `grow_by_one`
             ),
         )
 
-    def _change(self) -> tuple[StepOf[EtcdCluster, Assessment], ...]:
+    def _change(self) -> tuple[StepOf[Assessment], ...]:
         return (
             require_valid_certificates,  # a restarted member could not connect to the others
             change_downgrade,  # enabled in etcd before any member runs an earlier version
@@ -179,30 +186,16 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     serving_reasons = frozenset({REPLACING_CERTIFICATES, RESIZING})
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
-    _assess = staticmethod(Assessment.of)
+    _view = staticmethod(Assessment.of)
     _as_it_runs = staticmethod(as_it_runs)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)
     _health = staticmethod(health.assess)
     _work = staticmethod(status.work)
+    _secret_versions = staticmethod(provided_versions)
+    _own_secrets = staticmethod(own_secrets)
 
     @staticmethod
-    def _secret_versions(resource: EtcdCluster, seen: Assessment, now: datetime, /) -> Mapping[str, str | None]:
-        return provided_versions(resource, seen, now)
-
-    def _own_secrets(self, resource: EtcdCluster, facts: Assessment, /) -> OwnSecrets:
-        return OwnSecrets(
-            own=names.owner(resource, self.settings.operator),
-            component=COMPONENT,
-            resource=resource.obj,
-            names=made_secrets(resource),
-            found=facts.secrets.found,
-            unproven=facts.secrets.unproven,
-            connection=connection(resource, facts),
-            published=facts.connection,
-            lasting=frozenset({names.root_secret(resource)} if lasts(resource) else ()),
-        )
-
-    def _status(self, resource: EtcdCluster, facts: Assessment, now: datetime, phase: str, _verdict: Verdict) -> Obj:
-        return status.report(self.settings, resource, facts, now, phase)
+    def _status(seen: Assessment, phase: str, _verdict: Verdict, /) -> Obj:
+        return status.report(seen, phase)

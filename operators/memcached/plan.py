@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from datetime import datetime
-from functools import partial
 
 from operators.memcached.api.resource import Memcached, exposure, validate
 from operators.memcached.facts.assessment import Assessment
@@ -44,87 +42,85 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.own_secrets import (
-    OwnSecrets,
-    empty_spare_secrets,
-    keep_secret_owners,
-    refuse_unproven_secrets,
-    refuse_unproven_writes,
-)
+from shared.steps.own_secrets import OwnSecrets, SecretSteps
 from shared.steps.planner import enforce_policy, pause, reject_invalid_spec
+
+
+def own_secrets(seen: Assessment) -> OwnSecrets:
+    """Return the Secrets that the operator makes for a Memcached."""
+    return OwnSecrets(
+        own=owner(seen.resource, seen.settings.operator),
+        component=COMPONENT,
+        resource=seen.resource.obj,
+        names=made_secrets(seen.resource),
+        found=seen.secrets.found,
+        unproven=seen.secrets.unproven,
+        connection=connection(seen),
+        published=seen.connection,
+        spare=spare_secrets(seen.resource) if seen.settings.write_secrets else frozenset(),
+    )
+
+
+_SECRETS = SecretSteps(own_secrets)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
     """Planner of Memcacheds, with the settings from the operator's options."""
 
-    def _steps(self) -> tuple[StepOf[Memcached, Assessment], ...]:
-        settings = self.settings
+    def _steps(self) -> tuple[StepOf[Assessment], ...]:
         return (
-            partial(pause, "paused"),  # maintenance: only certificates are kept
-            partial(reject_invalid_spec, validate),  # the same rules as admission
-            partial(enforce_policy, settings.policy, exposure),  # of the platform
-            partial(require_exporter_image, settings),  # spec.metrics needs an image
-            partial(claim_name, settings),  # before any Secret: another resource may have it
-            partial(refuse_unproven_secrets, self._own_secrets),  # content that the operator did not write
-            partial(keep_secret_owners, self._own_secrets),  # labels and owner references, which follow from the spec
-            partial(create_certificates, settings),  # that the operator issues or requests, before servers
-            partial(provide_users, settings),  # a generated users file, if the spec names no Secret
+            pause("paused"),  # maintenance: only certificates are kept
+            reject_invalid_spec(validate),  # the same rules as admission
+            enforce_policy(exposure),  # of the platform
+            require_exporter_image,  # spec.metrics needs an image
+            claim_name,  # before any Secret: another resource may have it
+            _SECRETS.refuse_unproven,  # content that the operator did not write
+            _SECRETS.keep_owners,  # labels and owner references, which follow from the spec
+            create_certificates,  # that the operator issues or requests, before servers
+            provide_users,  # a generated users file, if the spec names no Secret
             require_secrets,
-            partial(keep_attestation_key, settings),  # by which sidecars prove what servers have loaded
-            partial(ensure_network_policy, settings),  # access to the ports, before servers exist
-            partial(ensure_service, settings),  # before the servers that have its DNS names
-            partial(copy_certificate, settings),  # of another issuer, which servers mount
+            keep_attestation_key,  # by which sidecars prove what servers have loaded
+            ensure_network_policy,  # access to the ports, before servers exist
+            ensure_service,  # before the servers that have its DNS names
+            copy_certificate,  # of another issuer, which servers mount
             require_valid_certificates,  # new servers would help no client
-            partial(ensure_servers, settings),  # Deployment or StatefulSet
-            partial(ensure_disruption_budget, settings),
-            partial(ensure_autoscaler, settings),
+            ensure_servers,  # Deployment or StatefulSet
+            ensure_disruption_budget,
+            ensure_autoscaler,
             report_failing_server,
             resize_servers,  # CPU and memory, without a restart
             wait_for_servers,  # all up to date and ready
             delete_former_workload,  # after a change of spec.workload
-            partial(await_users, settings),  # servers reload a changed users file without a restart
-            partial(empty_spare_secrets, self._own_secrets),  # which no server mounts any longer
+            await_users,  # servers reload a changed users file without a restart
+            _SECRETS.empty_spare,  # which no server mounts any longer
             report_withheld_certificate,  # one that has ended is not copied
             report_certificate_without_name,  # of servers that have passwords
             report_ending_certificates,  # of servers that match the spec
         )
 
-    def _heal(self) -> tuple[tuple[StepOf[Memcached, Assessment], ...], ...]:
-        renew = partial(renew_certificates, self.settings)
+    def _heal(self) -> tuple[tuple[StepOf[Assessment], ...], ...]:
         return (
-            (partial(ensure_connection, self.settings),),  # a copy for clients, on which no server depends
-            (partial(refuse_unproven_writes, self._own_secrets, renew),),  # certificates of running servers
-            (partial(refuse_unproven_writes, self._own_secrets, partial(renew_copy, self.settings)),),  # its copy
+            (ensure_connection,),  # a copy for clients, on which no server depends
+            (_SECRETS.proven(renew_certificates),),  # certificates of running servers
+            (_SECRETS.proven(renew_copy),),  # its copy
             (refresh_certificates,),  # without a restart
         )
 
     serving_reasons = frozenset({RELOADING_USERS, REFRESHING_CERTIFICATES, RESIZING})
-    _assess = staticmethod(Assessment)
+    _view = staticmethod(Assessment.of)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.serves_all)
     _pauses = staticmethod(availability.pauses)
     _health = staticmethod(health.assess)
     _work = staticmethod(status.work)
+    _own_secrets = staticmethod(own_secrets)
 
     @staticmethod
-    def _secret_versions(_resource: Memcached, facts: Assessment, _now: datetime, /) -> Mapping[str, str | None]:
-        return facts.observed.secrets.versions
+    def _secret_versions(seen: Assessment, /) -> Mapping[str, str | None]:
+        return seen.secrets.versions
 
-    def _own_secrets(self, resource: Memcached, facts: Assessment, /) -> OwnSecrets:
-        seen = facts.observed
-        return OwnSecrets(
-            own=owner(resource, self.settings.operator),
-            component=COMPONENT,
-            resource=resource.obj,
-            names=made_secrets(resource),
-            found=seen.secrets.found,
-            unproven=seen.secrets.unproven,
-            connection=connection(resource, facts),
-            published=seen.connection,
-            spare=spare_secrets(resource) if self.settings.write_secrets else frozenset(),
-        )
-
-    def _status(self, resource: Memcached, facts: Assessment, _now: datetime, phase: str, _verdict: Verdict) -> Obj:
-        return status.report(self.settings, resource, facts, phase)
+    @staticmethod
+    def _status(seen: Assessment, phase: str, _verdict: Verdict, /) -> Obj:
+        return status.report(seen, phase)

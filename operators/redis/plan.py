@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from datetime import datetime
-from functools import partial
 
 from operators.redis.api.admission import exposure, validate
 from operators.redis.api.resource import RedisCluster
@@ -77,64 +75,72 @@ from operators.redis.steps.scale_down import delete_released_volumes
 from operators.redis.steps.scaling import hand_over, recreate_surplus_replica
 from operators.redis.steps.successors import replace_primaries
 from operators.redis.steps.unowned_slots import assign_unowned_slots
-from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import StepOf
 from shared.status.phases import UPGRADING
 from shared.status.reasons import RESIZING
-from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.own_secrets import (
-    OwnSecrets,
-    keep_secret_owners,
-    refuse_unproven_secrets,
-    refuse_unproven_writes,
-)
+from shared.steps.own_secrets import OwnSecrets, SecretSteps
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
+
+
+def own_secrets(seen: Assessment) -> OwnSecrets:
+    """Return the Secrets that the operator makes for a cluster."""
+    return OwnSecrets(
+        own=names.owner(seen.resource, seen.settings.operator),
+        component=COMPONENT,
+        resource=seen.resource.obj,
+        names=secrets.made_secrets(seen.resource),
+        found=seen.secrets.found,
+        unproven=seen.secrets.unproven,
+        connection=connection(seen),
+        published=seen.connection,
+    )
+
+
+_SECRETS = SecretSteps(own_secrets)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     """The planner of the redis operator, with its settings."""
 
-    def _steps(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
-        settings = self.settings
+    def _steps(self) -> tuple[StepOf[Assessment], ...]:
         return (
-            partial(pause_changes, "pause"),  # nodes are still repaired
-            partial(reject_invalid_spec, validate),  # the same rules as at admission
-            partial(enforce_policy, settings.policy, exposure),  # of the platform
+            pause_changes("pause"),  # nodes are still repaired
+            reject_invalid_spec(validate),  # the same rules as at admission
+            enforce_policy(exposure),  # of the platform
             refuse_new_version,  # create nothing with an unsupported engine version
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
-            partial(refuse_foreign_data, settings),  # neither use nor delete the data of another owner
+            refuse_foreign_data,  # neither use nor delete the data of another owner
             refuse_smaller_volumes,  # volumes cannot shrink
-            partial(claim_name, settings),  # before any Secret: another resource may have it
-            partial(refuse_unproven_secrets, self._own_secrets),  # content that the operator did not write
-            partial(keep_secret_owners, self._own_secrets),  # labels and owner references, which follow from the spec
-            partial(provide_password, settings),  # a generated one, if the spec names no Secret
-            partial(create_secrets, settings),  # users and certificates before pods
+            claim_name,  # before any Secret: another resource may have it
+            _SECRETS.refuse_unproven,  # content that the operator did not write
+            _SECRETS.keep_owners,  # labels and owner references, which follow from the spec
+            provide_password,  # a generated one, if the spec names no Secret
+            create_secrets,  # users and certificates before pods
             require_secrets,  # nodes cannot start without them; running nodes are not changed
             require_config,  # the redis.conf that the spec names
-            partial(ensure_services, settings),  # names before pods
-            partial(ensure_config_map, settings),  # read by nodes when they start
-            partial(ensure_disruption_budget, settings),  # limits simultaneous evictions
-            partial(ensure_network_policy, settings),  # access to the ports, before pods exist
-            partial(ensure_stateful_set, settings),  # keeps instances that cannot be removed yet
+            ensure_services,  # names before pods
+            ensure_config_map,  # read by nodes when they start
+            ensure_disruption_budget,  # limits simultaneous evictions
+            ensure_network_policy,  # access to the ports, before pods exist
+            ensure_stateful_set,  # keeps instances that cannot be removed yet
             expand_volumes,  # claims only: a node with a full volume may wait for space
             modify_volumes,  # claims only: VolumeAttributesClass
             restart_broken,  # replace pods that a faulty change broke
         )
 
-    def _heal(self) -> tuple[tuple[StepOf[RedisCluster, Assessment], ...], ...]:
-        renew = partial(renew_secrets, self.settings)
+    def _heal(self) -> tuple[tuple[StepOf[Assessment], ...], ...]:
         return (
-            (partial(admit_operator, self.settings),),  # to pods that it may have to repair
+            (admit_operator,),  # to pods that it may have to repair
             (stop_servers,),  # of deleted pods that got no SIGTERM: an update waits for them
             (connect_replicas,),  # to their primaries: a replica elsewhere is no copy, and may copy foreign data
-            (partial(ensure_connection, self.settings),),  # a copy for clients, on which no node depends
+            (ensure_connection,),  # a copy for clients, on which no node depends
             (apply_config,),  # settings that the engine can change live, also if a person changed them
             (
-                partial(refuse_unproven_writes, self._own_secrets, renew),  # users and certificates, once created
+                _SECRETS.proven(renew_secrets),  # users and certificates, once created
                 require_authentication,  # nodes accept a password of the operator
-                partial(rotate_password, self.settings),  # without a restart: both passwords are valid in between
+                rotate_password,  # without a restart: both passwords are valid in between
                 renew_certificates,  # without a restart
             ),
             (refuse_unknown_nodes,),  # no changes while a member belongs to no pod; only some repairs depend on it
@@ -162,7 +168,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             ),
         )
 
-    def _change(self) -> tuple[StepOf[RedisCluster, Assessment], ...]:
+    def _change(self) -> tuple[StepOf[Assessment], ...]:
         return (
             require_valid_certificates,  # a restarted node could not connect to the others
             create_cluster,  # once, from empty nodes only
@@ -187,29 +193,16 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     serving_reasons = frozenset({SPREADING, RESIZING})
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
-    _assess = staticmethod(Assessment.of)
+    _view = staticmethod(Assessment.of)
     _as_it_runs = staticmethod(as_it_runs)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)
     _serves_all = staticmethod(availability.complete)
+    _status = staticmethod(status.report)
     _health = staticmethod(health.assess)
     _work = staticmethod(status.work)
+    _own_secrets = staticmethod(own_secrets)
 
     @staticmethod
-    def _secret_versions(resource: RedisCluster, seen: Assessment, _now: datetime, /) -> Mapping[str, str | None]:
-        return secrets.provided_versions(resource, seen.secrets)
-
-    def _own_secrets(self, resource: RedisCluster, facts: Assessment, /) -> OwnSecrets:
-        return OwnSecrets(
-            own=names.owner(resource, self.settings.operator),
-            component=COMPONENT,
-            resource=resource.obj,
-            names=secrets.made_secrets(resource),
-            found=facts.secrets.found,
-            unproven=facts.secrets.unproven,
-            connection=connection(resource, facts),
-            published=facts.connection,
-        )
-
-    def _status(self, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict) -> Obj:
-        return status.report(self.settings, resource, seen, now, phase, verdict)
+    def _secret_versions(seen: Assessment, /) -> Mapping[str, str | None]:
+        return secrets.provided_versions(seen.resource, seen.secrets)

@@ -9,46 +9,46 @@ from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import redis_conf
 from operators.redis.objects.names import is_foreign
 from operators.redis.state.instance import Instance
-from operators.redis.state.observed import ConfigTemplate, Observed
+from operators.redis.state.observed import ConfigTemplate
+from shared.kubernetes.kinds import Obj
 
 
-def as_it_runs(resource: RedisCluster, observed: Observed, facts: Assessment, /) -> tuple[RedisCluster, Assessment]:
+def as_it_runs(seen: Assessment, /) -> Assessment:
     """Return the cluster with its present size and settings, instead of the spec's, and without foreign data."""
-    own = _without_foreign(resource, observed)
-    if own.config != ConfigTemplate():
-        own = replace(own, config=ConfigTemplate())
-    running = _with_present_settings(_at_present_size(resource, own), own)
-    if own is observed and running is resource:
-        return resource, facts
-    return running, Assessment.of(running, own)
+    running = _without_foreign(seen)
+    if running.config != ConfigTemplate():
+        running = replace(running, config=ConfigTemplate())
+    resource = _with_present_settings(_at_present_size(running), running.config_map)
+    return running if resource is running.resource else replace(running, resource=resource)
 
 
-def _without_foreign(resource: RedisCluster, observed: Observed) -> Observed:
+def _without_foreign(seen: Assessment) -> Assessment:
     """Return the observed state without objects of another cluster.
 
     The recorded node of such an instance stays known. It counts as unreachable, which is no evidence of lost data.
     """
-    objects = (observed.stateful_set, *(instance.volume for instance in observed.instances))
+    resource, made = seen.resource, seen.stateful_set
+    objects = (made, *(instance.volume for instance in seen.instances))
     if not any(obj is not None and is_foreign(resource, obj) for obj in objects):
-        return observed
+        return seen
 
     def own(instance: Instance) -> Instance:
         # A pod belongs to its StatefulSet, but a node belongs to the volume that has its data.
-        holder = instance.volume or observed.stateful_set
+        holder = instance.volume or made
         if holder is None or not is_foreign(resource, holder):
             return instance
         return Instance(instance.number, instance.name, recorded=instance.recorded)
 
-    made = observed.stateful_set
     own_set = None if made is None or is_foreign(resource, made) else made
-    return replace(observed, stateful_set=own_set, instances=tuple(map(own, observed.instances)))
+    return replace(seen, stateful_set=own_set, instances=tuple(map(own, seen.instances)))
 
 
-def _at_present_size(resource: RedisCluster, seen: Observed) -> RedisCluster:
+def _at_present_size(seen: Assessment) -> RedisCluster:
     """Return the resource with as many pods and primaries as there are.
 
     No recorded node counts as removed, because the spec that would remove it is not applied.
     """
+    resource = seen.resource
     known = [instance.number + 1 for instance in seen.instances if instance.recorded]
     made = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set is not None else 0
     replicas = max([made, *known])
@@ -59,11 +59,11 @@ def _at_present_size(resource: RedisCluster, seen: Observed) -> RedisCluster:
     return resource.changed_to(update)
 
 
-def _with_present_settings(resource: RedisCluster, seen: Observed) -> RedisCluster:
+def _with_present_settings(resource: RedisCluster, config_map: Obj | None) -> RedisCluster:
     """Return the resource with the settings of the file that nodes read when they start."""
-    if seen.config_map is None:
+    if config_map is None:
         return resource
-    settings = {name: redis_conf.joined(lines) for name, lines in redis_conf.present(seen.config_map).items()}
+    settings = {name: redis_conf.joined(lines) for name, lines in redis_conf.present(config_map).items()}
     if settings == resource.spec.config:
         return resource
     return resource.changed_to({"config": settings})

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import ClassVar, NamedTuple, TypeVar
 
 from shared.kubernetes.accessors import condition
@@ -24,8 +23,7 @@ from shared.status.reasons import NO_REASON, Reason
 from shared.status.reasons import READY as READY_REASON
 from shared.status.verdict import Progress, Verdict
 
-Resource = TypeVar("Resource")
-Observed = TypeVar("Observed")
+View = TypeVar("View")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +239,8 @@ class Step:
 
 PASS = Step()
 
-StepOf = Callable[[Resource, Observed, datetime], Step]
+StepOf = Callable[[View], Step]
+"""A step: a pure function of what a reconcile knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,14 +303,14 @@ def shortest(*seconds: float | None) -> float | None:
     return min((each for each in seconds if each is not None), default=None)
 
 
-def follow(steps: Iterable[StepOf[Resource, Observed]], resource: Resource, seen: Observed, now: datetime) -> Outcome:
+def follow(steps: Iterable[StepOf[View]], seen: View) -> Outcome:
     """Run the steps in order until one stops the chain."""
     actions: list[Action] = []
     verdict = Verdict()
     requeue: float | None = None
     poll: float | None = None
     for step in steps:
-        answer = step(resource, seen, now)
+        answer = step(seen)
         if answer is PASS:
             continue
         actions += answer.actions

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from shared.api.spec import CustomResource
 from shared.kubernetes import secret_provenance
@@ -19,8 +18,7 @@ from shared.steps.connection import Connection, ConnectionSecret
 COLLECTION_SECONDS = 5.0
 """Seconds until a Secret of a deleted resource is read again: the garbage collector deletes it."""
 
-Resource = TypeVar("Resource", bound=CustomResource[Any])
-Facts = TypeVar("Facts")
+Seen = TypeVar("Seen")
 
 
 def former_secrets(resource: CustomResource[Any]) -> set[str]:
@@ -145,41 +143,40 @@ def _controller_uid(secret: Obj) -> str:
     return str((controller_of(secret) or {}).get("uid", ""))
 
 
-def refuse_unproven_secrets(
-    secrets: Callable[[Resource, Facts], OwnSecrets], resource: Resource, facts: Facts, _now: datetime
-) -> Step:
-    """Use no content of unknown origin (`OwnSecrets.refuse`)."""
-    return secrets(resource, facts).refuse()
+@dataclass(frozen=True, slots=True)
+class SecretSteps(Generic[Seen]):
+    """The steps that keep the Secrets which the operator makes for a resource.
 
-
-def refuse_unproven_writes(
-    secrets: Callable[[Resource, Facts], OwnSecrets],
-    step: StepOf[Resource, Facts],
-    resource: Resource,
-    facts: Facts,
-    now: datetime,
-) -> Step:
-    """Return a step that repairs; if it would write to a Secret of unknown origin, what to do about that instead.
-
-    The step finds such a Secret missing. The executor would refuse to create it, after a request.
+    Attributes:
+        secrets: returns them.
     """
-    repair = step(resource, facts, now)
-    written = {action.obj["metadata"]["name"] for action in repair.actions if isinstance(action, WriteSecret)}
-    if not written:  # as in nearly every pass
-        return repair
-    own = secrets(resource, facts)
-    return repair if written.isdisjoint(each["metadata"]["name"] for each in own.unproven) else own.refuse()
 
+    secrets: Callable[[Seen], OwnSecrets]
 
-def empty_spare_secrets(
-    secrets: Callable[[Resource, Facts], OwnSecrets], resource: Resource, facts: Facts, _now: datetime
-) -> Step:
-    """Keep no secret content that nothing uses (`OwnSecrets.empty_spare`)."""
-    return secrets(resource, facts).empty_spare()
+    def refuse_unproven(self, seen: Seen) -> Step:
+        """Use no content of unknown origin (`OwnSecrets.refuse`)."""
+        return self.secrets(seen).refuse()
 
+    def keep_owners(self, seen: Seen) -> Step:
+        """Keep the labels and owners of the Secrets (`OwnSecrets.keep_owners`)."""
+        return self.secrets(seen).keep_owners()
 
-def keep_secret_owners(
-    secrets: Callable[[Resource, Facts], OwnSecrets], resource: Resource, facts: Facts, _now: datetime
-) -> Step:
-    """Keep the labels and owners of the Secrets (`OwnSecrets.keep_owners`)."""
-    return secrets(resource, facts).keep_owners()
+    def empty_spare(self, seen: Seen) -> Step:
+        """Keep no secret content that nothing uses (`OwnSecrets.empty_spare`)."""
+        return self.secrets(seen).empty_spare()
+
+    def proven(self, step: StepOf[Seen]) -> StepOf[Seen]:
+        """Return a step that repairs; if it would write to a Secret of unknown origin, what to do about that instead.
+
+        The step finds such a Secret missing. The executor would refuse to create it, after a request.
+        """
+
+        def repair_proven(seen: Seen) -> Step:
+            repair = step(seen)
+            written = {action.obj["metadata"]["name"] for action in repair.actions if isinstance(action, WriteSecret)}
+            if not written:  # as in nearly every pass
+                return repair
+            own = self.secrets(seen)
+            return repair if written.isdisjoint(each["metadata"]["name"] for each in own.unproven) else own.refuse()
+
+        return repair_proven

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
-from shared.api.policy import PlatformPolicy
 from shared.api.spec import CustomResource, Exposure
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secret_provenance import RECORD
@@ -27,15 +26,16 @@ from shared.status.progress import Work
 from shared.status.reasons import CREATE_TIMEOUT, INVALID_SPEC, POLICY_VIOLATED, UPGRADE_TIMEOUT
 from shared.status.verdict import Progress, Verdict
 from shared.steps.own_secrets import OwnSecrets
+from shared.steps.view import View
 
 Resource = TypeVar("Resource", bound=CustomResource[Any])
 Observed = TypeVar("Observed")
-Facts = TypeVar("Facts")
+Seen = TypeVar("Seen", bound=View[Any, Any])
 Settings = TypeVar("Settings", bound=settings.Settings)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
+class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
     """Makes the plan of a resource from its steps.
 
     Attributes:
@@ -53,108 +53,109 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
     poll_seconds: ClassVar[float | None] = None
     busy_seconds: ClassVar[float | None] = None
 
+    @staticmethod
     @abc.abstractmethod
-    def _steps(self) -> tuple[StepOf[Resource, Facts], ...]:
+    def _view(resource: Resource, observed: Observed, settings: Settings, now: datetime, /) -> Seen:
+        """Return what all steps of this reconcile read; facts are computed once."""
+
+    @abc.abstractmethod
+    def _steps(self) -> tuple[StepOf[Seen], ...]:
         """Return the steps that check the desired state and make its objects, in order.
 
         Without `_change`, they change the database too.
         """
 
-    def _heal(self) -> tuple[tuple[StepOf[Resource, Facts], ...], ...]:
+    def _heal(self) -> tuple[tuple[StepOf[Seen], ...], ...]:
         """Return chains of steps that keep the running database alive; no chain stops another one."""
         return ()
 
-    def _change(self) -> tuple[StepOf[Resource, Facts], ...]:
+    def _change(self) -> tuple[StepOf[Seen], ...]:
         """Return the steps that change the database, in order; they run only while no other chain stops."""
         return ()
 
     @staticmethod
-    def _as_it_runs(resource: Resource, _observed: Observed, facts: Facts, /) -> tuple[Resource, Facts]:
-        """Return the resource and the facts that `_heal` works on while `_steps` cannot apply the spec.
+    def _as_it_runs(seen: Seen, /) -> Seen:
+        """Return the view that `_heal` works on while `_steps` cannot apply the spec.
 
         Args:
-            facts: the facts for the spec.
+            seen: the view for the spec.
         """
-        return resource, facts
+        return seen
 
     @staticmethod
     @abc.abstractmethod
-    def _assess(resource: Resource, observed: Observed, /) -> Facts:
-        """Return the facts that all steps of this reconcile read; they are computed once."""
-
-    @staticmethod
-    @abc.abstractmethod
-    def _phase(resource: Resource, facts: Facts, verdict: Verdict, /) -> str:
+    def _phase(seen: Seen, verdict: Verdict, /) -> str:
         """Return the phase of the resource, in one word."""
 
     @staticmethod
     @abc.abstractmethod
-    def _summary(resource: Resource, facts: Facts, /) -> str:
+    def _summary(seen: Seen, /) -> str:
         """Return the message for a resource that matches its spec."""
 
     @staticmethod
     @abc.abstractmethod
-    def _serves_all(resource: Resource, facts: Facts, /) -> bool:
+    def _serves_all(seen: Seen, /) -> bool:
         """Whether everything that the spec requires exists and is ready."""
 
+    @staticmethod
     @abc.abstractmethod
-    def _status(self, resource: Resource, facts: Facts, now: datetime, phase: str, verdict: Verdict) -> Obj:
+    def _status(seen: Seen, phase: str, verdict: Verdict, /) -> Obj:
         """Return the whole status except the conditions."""
 
     @staticmethod
-    def _health(_resource: Resource, _facts: Facts, _now: datetime, /) -> Health | None:
+    def _health(_seen: Seen, /) -> Health | None:
         """Return whether clients are served, and how safely; None for a kind without servers."""
         return None
 
     @staticmethod
-    def _work(_resource: Resource, _facts: Facts, _now: datetime, /) -> Iterable[Work]:
+    def _work(_seen: Seen, /) -> Iterable[Work]:
         """Return the work that is left until the resource matches its spec, in numbers."""
         return ()
 
     @staticmethod
-    def _secret_versions(_resource: Resource, _facts: Facts, _now: datetime, /) -> Mapping[str, str | None]:
+    def _secret_versions(_seen: Seen, /) -> Mapping[str, str | None]:
         """Return the Secrets of the spec with the versions in effect if the spec is met (`observed_secrets.report`)."""
         return {}
 
-    def _own_secrets(self, _resource: Resource, _facts: Facts, /) -> OwnSecrets | None:
+    @staticmethod
+    def _own_secrets(_seen: Seen, /) -> OwnSecrets | None:
         """Return the Secrets that the operator makes; None for a kind without any."""
         return None
 
     def plan(self, resource: Resource, observed: Observed, now: datetime) -> Plan:
         """Return the actions of the steps, and the status that reports them."""
-        facts = self._assess(resource, observed)
-        provided = follow(self._steps(), resource, facts, now)
-        running = self._as_it_runs(resource, observed, facts) if provided.verdict.stops else (resource, facts)
-        healing = [follow(chain, *running, now) for chain in self._heal()]
+        seen = self._view(resource, observed, self.settings, now)
+        provided = follow(self._steps(), seen)
+        running = self._as_it_runs(seen) if provided.verdict.stops else seen
+        healing = [follow(chain, running) for chain in self._heal()]
         changed = Outcome()
         if not any(outcome.verdict.stops for outcome in (provided, *healing)):
-            changed = follow(self._change(), resource, facts, now)
+            changed = follow(self._change(), seen)
         outcomes = (*healing, provided, changed)  # repairs first: a write for a new spec may be slow
         verdict = combine([outcome.verdict for outcome in healing], provided.verdict, changed.verdict)
-        phase = str(self._phase(*running, verdict))
+        phase = str(self._phase(running, verdict))
         if verdict.done:
-            summary = self._summary(resource, facts)
+            summary = self._summary(seen)
             verdict = dataclasses.replace(verdict, message=f"{summary} {verdict.message}".strip())
         elif verdict.progress is Progress.PAUSED or verdict.reason in self.serving_reasons:
-            verdict = dataclasses.replace(verdict, ready=self._serves_all(resource, facts))
+            verdict = dataclasses.replace(verdict, ready=self._serves_all(seen))
         remaining = None
-        if deadline := self._deadline(resource, phase):
+        if deadline := self._deadline(seen, phase):
             verdict, remaining = deadline.judge(resource.obj, verdict, now)
-        versions = self._secret_versions(resource, facts, now)
-        secrets = observed_secrets.report(resource.reported, versions, spec_is_met=verdict.done)
-        if (made := self._own_secrets(resource, facts)) is not None:
+        secrets = observed_secrets.report(resource.reported, self._secret_versions(seen), spec_is_met=verdict.done)
+        if (made := self._own_secrets(seen)) is not None:
             secrets = {**secrets, RECORD: made.record}
-        work = () if verdict.done else self._work(*running, now)
+        work = () if verdict.done else self._work(running)
         unfinished = progress.report(resource.reported, work, now)
         return Plan(
             tuple(outcome.actions for outcome in outcomes if outcome.actions),
             verdict,
-            self._status(*running, now, phase, verdict) | secrets | unfinished,
+            self._status(running, phase, verdict) | secrets | unfinished,
             shortest(remaining, *(outcome.requeue for outcome in outcomes)),
             self._heals_after(healing),
             repairs=sum(bool(outcome.actions) for outcome in healing),
             poll=shortest(self.poll_seconds, self._poll(outcomes, verdict)),
-            health=self._health(*running, now),
+            health=self._health(running),
         )
 
     def _poll(self, outcomes: Sequence[Outcome], verdict: Verdict) -> float | None:
@@ -170,67 +171,61 @@ class Planner(abc.ABC, Generic[Resource, Observed, Facts, Settings]):
         return shortest(*(self.busy_seconds if each.soonest is None else each.soonest for each in unfinished))
 
     @staticmethod
-    def _pauses(_resource: Resource, /) -> float:
+    def _pauses(_seen: Seen, /) -> float:
         """Return the seconds that a rolling update pauses because the spec requests it."""
         return 0.0
 
-    def _deadline(self, resource: Resource, phase: str) -> Deadline | None:
+    def _deadline(self, seen: Seen, phase: str) -> Deadline | None:
         if phase == CREATING:
             return Deadline(CREATE_TIMEOUT, self.settings.create_timeout, "--create-timeout")
         if phase == self.update_phase:
-            seconds = self.settings.upgrade_timeout + self._pauses(resource)
+            seconds = self.settings.upgrade_timeout + self._pauses(seen)
             return Deadline(UPGRADE_TIMEOUT, seconds, "--upgrade-timeout")
         return None
 
 
-def as_observed(_resource: object, observed: Observed) -> Observed:
-    """Return the observed state itself as the facts."""
-    return observed
-
-
-def enforce_policy(
-    policy: PlatformPolicy,
-    exposure: Callable[[Any], Exposure],
-    resource: CustomResource[Any],
-    _facts: object,
-    _: datetime,
-) -> Step:
-    """Create and change nothing while a resource violates the platform policy; what runs is still repaired.
+def enforce_policy(exposure: Callable[[Resource], Exposure]) -> StepOf[View[Resource, Any]]:
+    """Return a step: create and change nothing while the platform policy is violated; what runs is still repaired.
 
     Args:
         exposure: returns how far the resource is open.
     """
-    wrong = policy.violations(exposure(resource))
-    if not wrong:
-        return PASS
-    return Step.blocked(
-        POLICY_VIOLATED, f"{' '.join(wrong)} Nothing was created or changed; what runs is kept running."
-    )
+
+    def enforce(seen: View[Resource, Any]) -> Step:
+        wrong = seen.settings.policy.violations(exposure(seen.resource))
+        if not wrong:
+            return PASS
+        return Step.blocked(
+            POLICY_VIOLATED, f"{' '.join(wrong)} Nothing was created or changed; what runs is kept running."
+        )
+
+    return enforce
 
 
-def pause(field: str, resource: CustomResource[Any], _observed: object, _now: datetime) -> Step:
-    """Change nothing while `field` of the spec is true; the status is still reported."""
-    if not getattr(resource.spec, field):
-        return PASS
-    return Step.paused(
-        PAUSED, f"spec.{field} is true: no change is applied, and no server repaired, until it is false."
-    )
+def pause(field: str) -> StepOf[View[Any, Any]]:
+    """Return a step: change nothing while `field` of the spec is true; the status is still reported."""
+    return _pause(field, "no change is applied, and no server repaired, until it is false.")
 
 
-def pause_changes(field: str, resource: CustomResource[Any], _observed: object, _now: datetime) -> Step:
-    """Apply no change of the spec while `field` of it is true, for a plan that has steps to heal."""
-    if not getattr(resource.spec, field):
-        return PASS
-    message = f"spec.{field} is true: no change is applied until it is false. Repairs of the running cluster continue."
-    return Step.paused(PAUSED, message)
+def pause_changes(field: str) -> StepOf[View[Any, Any]]:
+    """Return a step: apply no change of the spec while `field` of it is true, for a plan that has steps to heal."""
+    return _pause(field, "no change is applied until it is false. Repairs of the running cluster continue.")
 
 
-def reject_invalid_spec(
-    validate: Callable[[Resource], list[str]], resource: Resource, _observed: object, _now: datetime
-) -> Step:
-    """Do not apply a spec that violates a rule of admission, which it may have bypassed."""
-    if resource.invalid:
-        message = f"{resource.invalid} The spec was not applied. What runs is kept running as last applied."
-        return Step.blocked(INVALID_SPEC, message)
-    errors = validate(resource)
-    return Step.blocked(INVALID_SPEC, " ".join(errors) + " The spec was not applied.") if errors else PASS
+def _pause(field: str, means: str) -> StepOf[View[Any, Any]]:
+    step = Step.paused(PAUSED, f"spec.{field} is true: {means}")
+    return lambda seen: step if getattr(seen.resource.spec, field) else PASS
+
+
+def reject_invalid_spec(validate: Callable[[Resource], list[str]]) -> StepOf[View[Resource, Any]]:
+    """Return a step: do not apply a spec that violates a rule of admission, which it may have bypassed."""
+
+    def reject(seen: View[Resource, Any]) -> Step:
+        resource = seen.resource
+        if resource.invalid:
+            message = f"{resource.invalid} The spec was not applied. What runs is kept running as last applied."
+            return Step.blocked(INVALID_SPEC, message)
+        errors = validate(resource)
+        return Step.blocked(INVALID_SPEC, " ".join(errors) + " The spec was not applied.") if errors else PASS
+
+    return reject

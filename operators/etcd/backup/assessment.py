@@ -11,6 +11,8 @@ from operators.etcd.backup.observe import Observed
 from operators.etcd.backup.outcome import Outcome, time
 from operators.etcd.reasons import POD_DELETED, POD_NOT_STARTING
 from shared.kubernetes.pods import Pod
+from shared.runtime.settings import Settings
+from shared.steps.view import View
 
 START_TIMEOUT_SECONDS = 600.0
 """Time beyond the deadline of a pod after which the pod counts as failed if it has not even started."""
@@ -23,18 +25,16 @@ BACKOFF_SECONDS = (15.0, 60.0, 300.0, 900.0, 1800.0)
 """Time between the end of an attempt and the next one, by the number of failed attempts; the last value repeats."""
 
 
-@dataclass(frozen=True)
-class Assessment:
+@dataclass(frozen=True, kw_only=True)
+class Assessment(View[EtcdBackup, Settings]):
     """Facts derived from an EtcdBackup and its observed state."""
 
-    backup: EtcdBackup
     observed: Observed
-    now: datetime
 
     @cached_property
     def attempts(self) -> int:
         """Number of attempts that were started."""
-        return max(self.observed.attempt, int(self.backup.reported.get("attempts") or 0))
+        return max(self.observed.attempt, int(self.resource.reported.get("attempts") or 0))
 
     @cached_property
     def outcome(self) -> Outcome | None:
@@ -57,11 +57,11 @@ class Assessment:
     def next_attempt(self) -> datetime:
         """Time of the next attempt after a failed one."""
         finished = self.outcome.finished if self.outcome else None
-        ended = finished or time(self.backup.reported.get("startedAt")) or self.now
+        ended = finished or time(self.resource.reported.get("startedAt")) or self.now
         return ended + timedelta(seconds=BACKOFF_SECONDS[min(self.attempts, len(BACKOFF_SECONDS)) - 1])
 
     @property
     def gives_up(self) -> bool:
         """Whether no further attempt follows a failed one."""
-        until = self.backup.retry_until
+        until = self.resource.retry_until
         return self.attempts >= MAX_ATTEMPTS if until is None else self.next_attempt >= until

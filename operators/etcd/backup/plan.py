@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 from operators.etcd.api.backup import SCHEDULED, EtcdBackup, validate
 from operators.etcd.api.resource import EtcdCluster
@@ -41,56 +40,46 @@ class Planner:
 
     settings: Settings
 
-    def _steps(self) -> tuple[StepOf[EtcdBackup, Assessment], ...]:
-        return (
-            partial(reject_invalid_spec, validate),  # the same rules as at admission
-            await_snapshot,  # a snapshot in progress
-            wait_after_failure,  # before the next attempt
-            partial(require_image, self.settings),  # the image that takes the snapshot
-            require_prerequisites,  # the cluster, the destination, credentials
-            partial(take_snapshot, self.settings),  # from the best member
-        )
-
-    def plan(self, backup: EtcdBackup, seen: Observed, now: datetime) -> Plan:
+    def plan(self, backup: EtcdBackup, observed: Observed, now: datetime) -> Plan:
         """Return the actions of the steps, and the status that reports them."""
-        facts = Assessment(backup, seen, now)
-        if finished := report.finished(facts):
+        seen = Assessment(resource=backup, settings=self.settings, now=now, observed=observed)
+        if finished := report.finished(seen):
             return finished
-        found = follow(self._steps(), backup, facts, now)
+        found = follow(STEPS, seen)
         until = backup.retry_until
-        if until is None or seen.alive or found.actions:
-            return Plan((found.actions,), found.verdict, report.status(facts), found.requeue, poll=found.poll)
+        if until is None or observed.alive or found.actions:
+            return Plan((found.actions,), found.verdict, report.status(seen), found.requeue, poll=found.poll)
         left = (until - now).total_seconds()
         if left <= 0:
-            return report.expired(facts, found.verdict)
+            return report.expired(seen, found.verdict)
         requeue = left if found.requeue is None else min(left, found.requeue)
-        return Plan((), found.verdict, report.status(facts), requeue, poll=found.poll)
+        return Plan((), found.verdict, report.status(seen), requeue, poll=found.poll)
 
 
-def await_snapshot(backup: EtcdBackup, facts: Assessment, now: datetime) -> Step:
+def await_snapshot(seen: Assessment) -> Step:
     """Wait while a pod takes the snapshot."""
-    seen = facts.observed
-    if seen.pod is None or facts.outcome is not None:
+    observed = seen.observed
+    if observed.pod is None or seen.outcome is not None:
         return PASS
-    pod = Pod.of(seen.pod)
-    if pod.is_failing(now):
+    pod = Pod.of(observed.pod)
+    if pod.is_failing(seen.now):
         return Step.wait(
             IMAGE_PULL_FAILED if pod.lacks_image else POD_NOT_STARTING,
-            f"{seen.message} {pod.name} {pod.hindrance}.",
+            f"{observed.message} {pod.name} {pod.hindrance}.",
             warning=True,
             requeue=POLL_SECONDS,
         )
-    return _taking(backup, facts, seen.message, requeue=POLL_SECONDS)
+    return _taking(seen, observed.message, requeue=POLL_SECONDS)
 
 
-def wait_after_failure(backup: EtcdBackup, facts: Assessment, now: datetime) -> Step:
+def wait_after_failure(seen: Assessment) -> Step:
     """Record a failed attempt, and delay the next one; until then the pod is kept, so that its log can be read."""
-    outcome, pod = facts.outcome, facts.observed.pod
+    outcome, pod = seen.outcome, seen.observed.pod
     if outcome is None:
         return PASS
-    left = (facts.next_attempt - now).total_seconds()
-    message = f"{outcome.message} {_attempt(backup, facts.attempts)} {_RETRIES}"
-    if left > 0 or facts.attempts != backup.reported.get("attempts"):
+    left = (seen.next_attempt - seen.now).total_seconds()
+    message = f"{outcome.message} {_attempt(seen.resource, seen.attempts)} {_RETRIES}"
+    if left > 0 or seen.attempts != seen.resource.reported.get("attempts"):
         return Step.wait(outcome.reason, message, warning=True, requeue=max(0.0, left))
     if pod is None:
         return PASS
@@ -102,20 +91,18 @@ def _attempt(backup: EtcdBackup, number: int) -> str:
     return f"Attempt {number}" if backup.retry_until else f"Attempt {number} of {MAX_ATTEMPTS}"
 
 
-def _taking(
-    backup: EtcdBackup, facts: Assessment, message: str, *actions: Action, requeue: float | None = None
-) -> Step:
+def _taking(seen: Assessment, message: str, *actions: Action, requeue: float | None = None) -> Step:
     """Report that a snapshot is being taken; the failure of the last attempt stays, so that attempts are no events."""
-    before = condition(backup.obj, READY)
+    before = condition(seen.resource.obj, READY)
     last = str(before.get("message") or "")
-    if facts.attempts and last.endswith(_RETRIES):
+    if seen.attempts and last.endswith(_RETRIES):
         return Step.wait(REASONS.named(before["reason"]), last, *actions, warning=True, requeue=requeue)
     return Step.wait(RUNNING, message, *actions, requeue=requeue)
 
 
-def require_image(settings: Settings, _backup: EtcdBackup, _facts: Assessment, _now: datetime) -> Step:
+def require_image(seen: Assessment) -> Step:
     """Require the image that takes snapshots: that of the operator itself."""
-    if settings.agent_image:
+    if seen.settings.agent_image:
         return PASS
     return Step.blocked(
         NO_AGENT_IMAGE,
@@ -124,30 +111,32 @@ def require_image(settings: Settings, _backup: EtcdBackup, _facts: Assessment, _
     )
 
 
-def require_prerequisites(_backup: EtcdBackup, facts: Assessment, _now: datetime) -> Step:
+def require_prerequisites(seen: Assessment) -> Step:
     """Require the cluster, the destination and credentials; wait for what is missing."""
-    problem = facts.observed.problem
+    problem = seen.observed.problem
     return PASS if problem is None else Step.wait(problem.reason, problem.message, warning=True, requeue=RETRY_SECONDS)
 
 
-def take_snapshot(settings: Settings, backup: EtcdBackup, facts: Assessment, _now: datetime) -> Step:
+def take_snapshot(seen: Assessment) -> Step:
     """Start one pod that takes the snapshot, from a member that has all data."""
-    seen, cluster = facts.observed, facts.observed.cluster
+    backup, observed, cluster = seen.resource, seen.observed, seen.observed.cluster
     assert cluster is not None, "require_everything waits for it"
-    choice = choose(cluster, seen.sources)
+    choice = choose(cluster, observed.sources)
     if choice is None:
-        errors = "; ".join(f"{source.name}: {source.error}" for source in seen.sources if source.error)
-        why = errors or ("no healthy voter of this cluster answers" if seen.sources else "no member has a running pod")
+        errors = "; ".join(f"{source.name}: {source.error}" for source in observed.sources if source.error)
+        why = errors or (
+            "no healthy voter of this cluster answers" if observed.sources else "no member has a running pod"
+        )
         message = (
             f"No member of EtcdCluster {cluster.name} can provide a snapshot: {why.rstrip('.')}. The operator retries."
         )
         return Step.wait(NO_MEMBER, message, warning=True, requeue=RETRY_SECONDS)
-    attempt = facts.attempts + 1
+    attempt = seen.attempts + 1
     label = _attempt(backup, attempt)
     message = f"{label}: taking the snapshot from {choice.name}. {choice.caution}".strip()
     keep = _retention_count(backup, cluster)
     pod = pods.snapshot_pod(
-        settings,
+        seen.settings,
         backup,
         cluster,
         choice.name,
@@ -155,9 +144,9 @@ def take_snapshot(settings: Settings, backup: EtcdBackup, facts: Assessment, _no
         attempt=attempt,
         message=message,
         keep=keep,
-        password_secret=seen.password_secret,
+        password_secret=observed.password_secret,
     )
-    return _taking(backup, facts, message, Apply(POD, pod, unchanged=True))  # an existing pod is kept and checked
+    return _taking(seen, message, Apply(POD, pod, unchanged=True))  # an existing pod is kept and checked
 
 
 def _retention_count(backup: EtcdBackup, cluster: EtcdCluster) -> int | None:
@@ -167,3 +156,13 @@ def _retention_count(backup: EtcdBackup, cluster: EtcdCluster) -> int | None:
         return None
     schedule = cluster.spec.backup
     return schedule.retention if schedule and schedule.destination == backup.spec.destination else 0
+
+
+STEPS: tuple[StepOf[Assessment], ...] = (
+    reject_invalid_spec(validate),  # the same rules as at admission
+    await_snapshot,  # a snapshot in progress
+    wait_after_failure,  # before the next attempt
+    require_image,  # the image that takes the snapshot
+    require_prerequisites,  # the cluster, the destination, credentials
+    take_snapshot,  # from the best member
+)

@@ -20,32 +20,32 @@ _RETRIES = "The operator retries."
 """End of a message about something that the operator waits for; it is not true of one that ended."""
 
 
-def status(facts: Assessment) -> Obj:
+def status(seen: Assessment) -> Obj:
     """Return the status of an EtcdBackup that is not finished."""
-    backup, seen = facts.backup, facts.observed
-    found: Obj = {"phase": RUNNING if seen.alive else PENDING}
-    if facts.attempts:
-        found["attempts"] = facts.attempts
-    began = ((seen.pod or {}).get("metadata") or {}).get("creationTimestamp") or backup.reported.get("startedAt")
+    backup, observed = seen.resource, seen.observed
+    found: Obj = {"phase": RUNNING if observed.alive else PENDING}
+    if seen.attempts:
+        found["attempts"] = seen.attempts
+    began = ((observed.pod or {}).get("metadata") or {}).get("creationTimestamp") or backup.reported.get("startedAt")
     return found | ({"startedAt": began} if began else {})
 
 
-def finished(facts: Assessment) -> Plan | None:
+def finished(seen: Assessment) -> Plan | None:
     """Return the plan of a finished EtcdBackup; None while an attempt runs or is left."""
-    if facts.backup.over:
-        return _at_rest(facts.backup, facts.observed)
-    if facts.outcome is not None and facts.outcome.succeeded:
-        return _complete(facts, facts.outcome)
-    if facts.outcome is not None and facts.gives_up:
-        return _given_up(facts, facts.outcome)
+    if seen.resource.over:
+        return _at_rest(seen.resource, seen.observed)
+    if seen.outcome is not None and seen.outcome.succeeded:
+        return _complete(seen, seen.outcome)
+    if seen.outcome is not None and seen.gives_up:
+        return _given_up(seen, seen.outcome)
     return None
 
 
-def _complete(facts: Assessment, outcome: Outcome) -> Plan:
-    result, store = outcome.result, locations.store_of(facts.backup.spec.destination)
+def _complete(seen: Assessment, outcome: Outcome) -> Plan:
+    result, store = outcome.result, locations.store_of(seen.resource.spec.destination)
     location = locations.location(store, str(result["file"])) if store else ""
     size = int(result["size"])
-    found = status(facts) | {
+    found = status(seen) | {
         "phase": COMPLETE,
         "location": location,
         "file": result["file"],
@@ -55,7 +55,7 @@ def _complete(facts: Assessment, outcome: Outcome) -> Plan:
         "size": _human_readable(size),
         "sha256": result["sha256"],
         **({"etcdVersion": result["version"]} if result["version"] else {}),
-        **_times(outcome, facts.now),
+        **_times(outcome, seen.now),
     }
     warning = str(result.get("warning") or "")
     message = (
@@ -66,32 +66,34 @@ def _complete(facts: Assessment, outcome: Outcome) -> Plan:
     )  # the pod is deleted next
 
 
-def _given_up(facts: Assessment, outcome: Outcome) -> Plan:
-    message = f"{outcome.message} All {facts.attempts} attempts failed. Fix the cause, then create another EtcdBackup."
-    found = status(facts) | {"phase": FAILED, **_times(outcome, facts.now)}
+def _given_up(seen: Assessment, outcome: Outcome) -> Plan:
+    message = f"{outcome.message} All {seen.attempts} attempts failed. Fix the cause, then create another EtcdBackup."
+    found = status(seen) | {"phase": FAILED, **_times(outcome, seen.now)}
     return Plan((), Verdict(Progress.BLOCKED, outcome.reason, message, warning=True), found, requeue=0, is_final=True)
 
 
-def expired(facts: Assessment, waits: Verdict) -> Plan:
+def expired(seen: Assessment, waits: Verdict) -> Plan:
     """Return the plan of a scheduled EtcdBackup that still waits when the next one is due.
 
     Args:
         waits: verdict about what it waits for.
     """
     message = f"{waits.message.removesuffix(_RETRIES).rstrip()} No snapshot was taken before the next one was due."
-    found = status(facts) | {"phase": FAILED, "completedAt": rfc3339(facts.now)}
+    found = status(seen) | {"phase": FAILED, "completedAt": rfc3339(seen.now)}
     return Plan((), Verdict(Progress.BLOCKED, waits.reason, message, warning=True), found, requeue=0, is_final=True)
 
 
-def _at_rest(backup: EtcdBackup, seen: Observed) -> Plan:
+def _at_rest(backup: EtcdBackup, observed: Observed) -> Plan:
     """Keep the status; delete the pod, but keep that of a failed attempt for its log, unless it could still run."""
     before = accessors.condition(backup.obj, conditions.READY)
     reported = {k: v for k, v in backup.reported.items() if k not in ("conditions", "observedGeneration")}
     is_complete = backup.phase == COMPLETE
     progress = Progress.DONE if is_complete else Progress.BLOCKED
     verdict = Verdict(progress, before.get("reason") or backup.phase, before.get("message") or "", not is_complete)
-    stays = seen.pod is None or seen.pod["metadata"].get("deletionTimestamp") or not (is_complete or seen.alive)
-    return Plan(((Delete(POD, seen.pod),),) if seen.pod and not stays else (), verdict, reported, is_final=True)
+    stays = (
+        observed.pod is None or observed.pod["metadata"].get("deletionTimestamp") or not (is_complete or observed.alive)
+    )
+    return Plan(((Delete(POD, observed.pod),),) if observed.pod and not stays else (), verdict, reported, is_final=True)
 
 
 def _times(outcome: Outcome, now: datetime) -> Obj:

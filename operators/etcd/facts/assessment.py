@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,8 @@ from operators.etcd.client.server import Endpoint
 from operators.etcd.facts.lifecycles import MemberState, RestoreState, member_state, restore_state
 from operators.etcd.membership.layout import Layout, layout
 from operators.etcd.state.observed import Instance, Observed, endpoints
+from shared.runtime.settings import Settings
+from shared.steps.view import View
 
 MIN_DEFRAGMENTED_BYTES = 100 * 2**20
 """Database size below which the schedule does not defragment, because there is little to gain.
@@ -22,22 +23,15 @@ Source: minDefragBytes of OpenShift's cluster-etcd-operator, pkg/operator/defrag
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assessment(Observed):
+class Assessment(Observed, View[EtcdCluster, Settings]):
     """Observed state of an EtcdCluster, and the facts that follow from it and the spec.
 
     Attributes:
-        resource: the cluster with its spec, or as it runs (`running_cluster`).
-        spec_applies: whether the spec can be applied; otherwise the cluster is healed as it runs.
+        spec_applies: whether the spec can be applied; otherwise `resource` is the cluster as it runs
+            (`running_cluster`), which is healed.
     """
 
-    resource: EtcdCluster
     spec_applies: bool = True
-
-    @classmethod
-    def of(cls, resource: EtcdCluster, seen: Observed, *, spec_applies: bool = True) -> Assessment:
-        """Return the facts of a reconcile."""
-        gathered = {field.name: getattr(seen, field.name) for field in dataclasses.fields(Observed)}
-        return cls(resource=resource, spec_applies=spec_applies, **gathered)
 
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:

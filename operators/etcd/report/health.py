@@ -6,9 +6,6 @@ are served, also while the operator reaches no member.
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects.names import server_secret
 from operators.etcd.reasons import ALARM_RAISED, ANOTHER_CLUSTER, NO_QUORUM
@@ -19,32 +16,33 @@ from shared.status.health import Finding, Health
 from shared.status.reasons import REDUNDANCY_REDUCED, REDUNDANT, SERVED
 
 
-def assess(resource: EtcdCluster, seen: Assessment, now: datetime) -> Health:
+def assess(seen: Assessment) -> Health:
     """Return the health of an EtcdCluster."""
-    available = _available(resource, seen, now)
-    return Health(available, _degraded(resource, seen) if available.holds else health.not_served(), _observed(seen))
+    available = _available(seen)
+    return Health(available, _degraded(seen) if available.holds else health.not_served(), _observed(seen))
 
 
-def _available(resource: EtcdCluster, seen: Assessment, now: datetime) -> Finding:
+def _available(seen: Assessment) -> Finding:
     """Return whether the cluster has a quorum and a leader, clients accept its certificate, and it accepts requests.
 
     Members read their certificate at each handshake. With the alarm NOSPACE they refuse writes that need space, with
     CORRUPT every request.
     """
+    resource = seen.resource
     secret = server_secret(resource)
     period = seen.secrets.validity.get(secret)
-    ended = health.certificate_ended(secret, period.ends if period else None, now)
+    ended = health.certificate_ended(secret, period.ends if period else None, seen.now)
     if ended and resource.recorded_cluster_id:
         return ended
-    if alarms := _alarms(resource, seen):
+    if alarms := _alarms(seen):
         return Finding(False, ALARM_RAISED, f"Members raised the alarm {', '.join(alarms)}.")
-    if is_another_cluster(resource, seen):
+    if is_another_cluster(seen):
         return Finding(False, ANOTHER_CLUSTER, "Members serve the keys of another cluster, and none of this one.")
     if seen.members is not None:
         return Finding(True, SERVED, "The members have a quorum and a leader.")
     if not resource.recorded_cluster_id:
         return health.not_created()
-    ready, voters = _ready(resource, seen), len(known_voters(resource, seen))
+    ready, voters = _ready(seen), len(known_voters(seen))
     if ready > voters // 2 or (ready and not seen.answering):
         return Finding(True, SERVED, f"The kubelet reports {ready} of {voters} voters as ready: they have a leader.")
     if seen.leader_id:
@@ -56,32 +54,34 @@ def _available(resource: EtcdCluster, seen: Assessment, now: datetime) -> Findin
     )
 
 
-def _degraded(resource: EtcdCluster, seen: Assessment) -> Finding:
+def _degraded(seen: Assessment) -> Finding:
     """Return whether fewer healthy voters than requested are left."""
-    healthy, size = _healthy(resource, seen), resource.spec.size
+    healthy, size = _healthy(seen), seen.resource.spec.size
     if healthy < size:
         return Finding(True, REDUNDANCY_REDUCED, f"{healthy} of {size} voters are healthy.")
     return Finding(False, REDUNDANT, f"All {size} voters are healthy.")
 
 
-def _alarms(resource: EtcdCluster, seen: Assessment) -> list[str]:
+def _alarms(seen: Assessment) -> list[str]:
     """Return the raised alarms; the last reported ones while no member answers."""
     if seen.answering:
         return sorted({alarm.kind for alarm in seen.alarms})
-    return sorted({alarm for member in resource.reported.get("members") or () for alarm in member.get("alarms") or ()})
+    return sorted(
+        {alarm for member in seen.resource.reported.get("members") or () for alarm in member.get("alarms") or ()}
+    )
 
 
-def _healthy(resource: EtcdCluster, seen: Assessment) -> int:
+def _healthy(seen: Assessment) -> int:
     """Return the number of voters that are healthy, or that only the operator cannot reach."""
     if seen.members is None:
-        return _ready(resource, seen)
+        return _ready(seen)
     voters = [instance for instance in seen.instances if instance.member and not instance.member.learner]
     return sum(seen.healthy(instance) or instance.is_out_of_reach for instance in voters)
 
 
-def _ready(resource: EtcdCluster, seen: Assessment) -> int:
+def _ready(seen: Assessment) -> int:
     """Return the number of known voters that the kubelet reports as ready."""
-    found = (seen.instance_named(voter.name) for voter in known_voters(resource, seen))
+    found = (seen.instance_named(voter.name) for voter in known_voters(seen))
     return sum(instance is not None and instance.ready for instance in found)
 
 

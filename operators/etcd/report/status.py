@@ -8,10 +8,8 @@ operator depends on it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership import catching_up, raft_log
@@ -20,7 +18,7 @@ from operators.etcd.membership.volume_record import VolumeRecord, lost_records, 
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.names import COMPONENT
 from operators.etcd.state import empty_directory
-from operators.etcd.state.observed import Instance, Observed
+from operators.etcd.state.observed import Instance
 from operators.etcd.steps import adoption, connection_secret, maintenance, quorum_recovery
 from operators.etcd.steps.backup_schedule import backup_status
 from operators.etcd.steps.data_loss import loss
@@ -29,7 +27,6 @@ from operators.etcd.steps.rolling_update import outdated
 from operators.etcd.steps.version_change import image
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
-from shared.runtime.settings import Settings
 from shared.status.progress import Work
 from shared.steps import connection
 
@@ -37,12 +34,13 @@ MIN_CHANGE_SHARE = 0.1
 """Relative change of a size from which on it is updated in the status."""
 
 
-def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime, phase: str) -> Obj:
+def report(seen: Assessment, phase: str) -> Obj:
     """Return the whole status, except for its conditions."""
-    cluster_id = _cluster_id(resource, seen)
-    own = names.owner(resource, settings.operator)
+    resource = seen.resource
+    cluster_id = _cluster_id(seen)
+    own = names.owner(resource, seen.settings.operator)
     log = raft_log.runs_as(resource, seen, cluster_id)
-    members = _members(resource, seen, now, log)
+    members = _members(seen, log)
     found: dict[str, Any] = {
         "phase": phase,
         "size": sum(1 for member in members if "id" in member),
@@ -50,28 +48,28 @@ def report(settings: Settings, resource: EtcdCluster, seen: Assessment, now: dat
         "clusterID": cluster_id,
         "runsAs": log,
         "leader": _leader(seen),
-        "version": _version(resource, seen),
-        "image": image(settings, resource, seen),
+        "version": _version(seen),
+        "image": image(seen),
         "members": members,
-        "endpoints": _endpoints(resource, seen),
+        "endpoints": _endpoints(seen),
         "selector": selector_text(own.selector(COMPONENT)),
-        "adoption": adoption.report(resource, seen),
-        "recovery": quorum_recovery.report(resource, seen, now),
-        "lastDefragmentation": maintenance.last_defragmentation(resource, seen, now),
-        "restore": restore_status(resource, seen),
-        "backup": backup_status(resource, seen, now),
+        "adoption": adoption.report(seen),
+        "recovery": quorum_recovery.report(seen),
+        "lastDefragmentation": maintenance.last_defragmentation(seen),
+        "restore": restore_status(seen),
+        "backup": backup_status(seen),
     }
-    found["connectAs"] = connection_secret.connects_as(settings, resource, seen)
-    present = connection_secret.connection(resource, seen)
+    found["connectAs"] = connection_secret.connects_as(seen)
+    present = connection_secret.connection(seen)
     found |= connection.status(own, COMPONENT, present, seen.connection, resource.reported)
     return {name: value for name, value in found.items() if value is not None}
 
 
-def work(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Iterator[Work]:
+def work(seen: Assessment) -> Iterator[Work]:
     """Yield the members that are no healthy voters yet, and the pods of an earlier template."""
     voters = [instance for instance in seen.instances if instance.member and not instance.member.learner]
     if seen.members is not None:
-        yield Work("Members", sum(seen.healthy(each) and each.ready for each in voters), resource.spec.size)
+        yield Work("Members", sum(seen.healthy(each) and each.ready for each in voters), seen.resource.spec.size)
     pods = [instance for instance in seen.instances if instance.pod]
     yield Work("Pods", sum(not outdated(seen, each) for each in pods), len(pods))
 
@@ -89,15 +87,16 @@ def _leader(seen: Assessment) -> str | None:
     return leader.name if leader else None
 
 
-def _endpoints(resource: EtcdCluster, seen: Assessment) -> list[str]:
+def _endpoints(seen: Assessment) -> list[str]:
     """Return the client URLs of the ready voters.
 
     A URL stays while only the operator cannot reach the member: the kubelet reports it as ready, for which it needs a
     quorum. Without a list of members, all URLs stay but those of members that lost their data, by evidence.
     """
+    resource = seen.resource
     before: list[str] = resource.reported.get("endpoints") or []
     if seen.members is None and resource.recorded_cluster_id:
-        without_quorum = loss(resource, seen)
+        without_quorum = loss(seen)
         lost = {names.client_url_of(resource, voter.name) for voter in without_quorum.lost} if without_quorum else ()
         return [url for url in before if url not in lost]
     voters = [instance for instance in seen.instances if instance.member and not instance.member.learner]
@@ -110,7 +109,7 @@ def _endpoints(resource: EtcdCluster, seen: Assessment) -> list[str]:
     ]
 
 
-def _members(resource: EtcdCluster, seen: Assessment, now: datetime, log: Obj | None) -> list[Obj]:
+def _members(seen: Assessment, log: Obj | None) -> list[Obj]:
     """Return every member by number, and former members, without an id, while their volume exists or they are replaced.
 
     A replacement spans several changes: the entry shows at any time in between that the member is to be added.
@@ -118,13 +117,13 @@ def _members(resource: EtcdCluster, seen: Assessment, now: datetime, log: Obj | 
     Args:
         log: status.runsAs.
     """
-    before = {member["name"]: member for member in resource.reported.get("members") or ()}
+    before = {member["name"]: member for member in seen.resource.reported.get("members") or ()}
     if seen.members is None:
-        before |= {member["name"]: member for member in recorded_members(_from_volumes(resource, seen))}
+        before |= {member["name"]: member for member in recorded_members(_from_volumes(seen))}
         before |= {each.name: {"name": each.name} for each in seen.instances if each.empty and each.name not in before}
         return [_remembered(member, seen.instance_named(name)) for name, member in before.items()]
     return [
-        _member(resource, seen, instance, before.get(instance.name) or {}, now, log)
+        _member(seen, instance, before.get(instance.name) or {}, log)
         for instance in sorted(seen.instances, key=lambda instance: instance.number)
         if instance.member or instance.vacated or instance.kept_by or instance.number in seen.replaced_numbers
     ]
@@ -140,9 +139,7 @@ def _remembered(member: Obj, instance: Instance | None) -> Obj:
     return kept | {key: value for key, value in found.items() if value is not None}
 
 
-def _member(
-    resource: EtcdCluster, seen: Assessment, instance: Instance, before: Obj, now: datetime, log: Obj | None
-) -> Obj:
+def _member(seen: Assessment, instance: Instance, before: Obj, log: Obj | None) -> Obj:
     member, status = instance.member, instance.status
     if member is None:
         entry: Obj = {"volume": volume} if (volume := recorded_disk(seen, instance)) else {}
@@ -157,14 +154,14 @@ def _member(
         "id": identity,
         "role": role,
         "version": status.version if status else before.get("version"),
-        "snapshottedAs": raft_log.snapshotted_as(resource, instance, log),
+        "snapshottedAs": raft_log.snapshotted_as(seen.resource, instance, log),
         "dbSize": _size_to_report(status.db_size if status else None, before.get("dbSize")),
         "dbInUse": _size_to_report(status.db_in_use if status else None, before.get("dbInUse")),
         "healthy": seen.healthy(instance) and (member.learner or instance.ready),
         "alarms": sorted(alarm.kind for alarm in seen.alarms if alarm.member_id == member.id) or None,
         "volume": recorded_disk(seen, instance) or None,
         "foundEmpty": _found_empty(instance, before) if member.name else None,  # one that has yet to start has no data
-        "progress": catching_up.progress(instance, before.get("progress"), now) if member.learner else None,
+        "progress": catching_up.progress(instance, before.get("progress"), seen.now) if member.learner else None,
     }
     return {key: value for key, value in found.items() if value is not None}
 
@@ -183,27 +180,27 @@ def _size_to_report(size: int | None, before: int | None) -> int | None:
     return size
 
 
-def _from_volumes(resource: EtcdCluster, seen: Observed) -> tuple[VolumeRecord, ...]:
+def _from_volumes(seen: Assessment) -> tuple[VolumeRecord, ...]:
     """Return what volumes record if the status does not have it: they are to be adopted, or the status was lost."""
-    return adoption.adopted(resource, seen) or lost_records(resource, seen)
+    return adoption.adopted(seen) or lost_records(seen.resource, seen)
 
 
-def _cluster_id(resource: EtcdCluster, seen: Observed) -> str | None:
+def _cluster_id(seen: Assessment) -> str | None:
     """Return the recorded id, which never changes, or that of the cluster that a recovery created."""
-    known, found = resource.recorded_cluster_id, seen.cluster_id
-    if not known and (volumes := _from_volumes(resource, seen)):
+    known, found = seen.resource.recorded_cluster_id, seen.cluster_id
+    if not known and (volumes := _from_volumes(seen)):
         known = volumes[0].cluster_id
-    if found and (not known or found == bootstrap.successor(resource)):
+    if found and (not known or found == bootstrap.successor(seen.resource)):
         known = found
     return f"{known:016x}" if known else None
 
 
-def _version(resource: EtcdCluster, seen: Observed) -> str | None:
+def _version(seen: Assessment) -> str | None:
     running = [
         Version.parse(instance.status.version) for instance in seen.instances if instance.status and instance.member
     ]
     if not running:
-        written = [record.version for record in _from_volumes(resource, seen) if record.version]
-        recorded: str | None = resource.reported.get("version")
+        written = [record.version for record in _from_volumes(seen) if record.version]
+        recorded: str | None = seen.resource.reported.get("version")
         return str(min(written)) if written else recorded
     return str(min(running))

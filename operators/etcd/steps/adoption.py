@@ -7,53 +7,53 @@ starts. If members then report another id, `record_cluster` blocks.
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.volume_record import VolumeRecord, records, to_record, why_unusable
 from operators.etcd.objects.names import CLUSTER_UID
-from operators.etcd.state.observed import Observed
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.runtime.plan import Patch, Step
 from shared.steps import adoption
 from shared.steps.adoption import Adoption
 
 
-def adopt_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def adopt_volumes(seen: Assessment) -> Step:
     """Adopt the volumes that spec.adopt names, before anything else happens."""
+    resource = seen.resource
     found = records(seen)
     is_recorded = resource.adopted_from == resource.adopts_from and _is_recorded(resource, found)
     has_begun = bool(resource.recorded_cluster_id or seen.cluster_id) or seen.stateful_set is not None
-    return adoption.adopt(_adoption(resource, seen), is_recorded=is_recorded, has_begun=has_begun)
+    return adoption.adopt(_adoption(seen), is_recorded=is_recorded, has_begun=has_begun)
 
 
-def report(resource: EtcdCluster, seen: Observed) -> Obj | None:
+def report(seen: Assessment) -> Obj | None:
     """Return status.adoption."""
-    return adoption.report(_adoption(resource, seen))
+    return adoption.report(_adoption(seen))
 
 
-def adopted(resource: EtcdCluster, seen: Observed) -> tuple[VolumeRecord, ...]:
+def adopted(seen: Assessment) -> tuple[VolumeRecord, ...]:
     """Return the members to record in the status because their volumes are to be adopted; empty otherwise."""
-    return records(seen) if is_adopting(resource, seen) else ()
+    return records(seen) if is_adopting(seen) else ()
 
 
-def is_adopting(resource: EtcdCluster, seen: Observed) -> bool:
+def is_adopting(seen: Assessment) -> bool:
     """Whether volumes of a deleted resource may be adopted now; nothing runs then that could use them."""
-    return _adoption(resource, seen).is_permitted
+    return _adoption(seen).is_permitted
 
 
-def mark_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def mark_volumes(seen: Assessment) -> Step:
     """Record on each volume claim which member's data it has."""
     return Step.do(
         *(
             Patch(PERSISTENT_VOLUME_CLAIM, instance.volume, {"metadata": {"annotations": record}})
             for instance in seen.instances
-            if instance.volume and not instance.volume_leaving and (record := to_record(resource, seen, instance))
+            if instance.volume and not instance.volume_leaving and (record := to_record(seen.resource, seen, instance))
         )
     )
 
 
-def _adoption(resource: EtcdCluster, seen: Observed) -> Adoption:
+def _adoption(seen: Assessment) -> Adoption:
+    resource = seen.resource
     made = (seen.stateful_set, *(instance.pod_obj for instance in seen.instances))
     return Adoption(
         resource,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.quorum import member_names
 from operators.etcd.reasons import ETCD_UNREACHABLE, MEMBER_FAILING, RECOVERING
 from operators.etcd.state.empty_directory import AWAITING_PROOF
-from operators.etcd.state.observed import Instance, Observed
+from operators.etcd.state.observed import Instance
 from operators.etcd.steps.backup_schedule import failing
 from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.former_data import size_note
@@ -35,13 +35,13 @@ BUSY_SECONDS = 5.0
 """Interval at which an incomplete cluster is observed, if no step sets a time."""
 
 
-def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def await_etcd(seen: Assessment) -> Step:
     """Change nothing while no member answers although the kubelet reports some as ready.
 
     The readiness probe needs a quorum, so these members are healthy: only the operator is cut off.
     """
     ready = [instance for instance in seen.instances if instance.ready]
-    if seen.members is not None or not resource.recorded_cluster_id or seen.answering or not ready:
+    if seen.members is not None or not seen.resource.recorded_cluster_id or seen.answering or not ready:
         return PASS
     ready_names = ", ".join(instance.name for instance in ready)
     error = next((instance.error for instance in ready if instance.error), "")
@@ -54,21 +54,21 @@ def await_etcd(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     return Step.wait(ETCD_UNREACHABLE, message, warning=True, requeue=POLL_SECONDS)
 
 
-def await_planned_restart(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def await_planned_restart(seen: Assessment) -> Step:
     """Report an update that restarts one of at most two voters as an update: without that voter, there is no quorum.
 
     After RETURN_TIMEOUT without service, and if a pod has a problem, the lost quorum is reported.
     """
-    found = loss(resource, seen)
-    if found is None or found.lost or len(found.voters) > MAX_WITHOUT_SPARE or _movement(resource, seen) != UPDATING:
+    found = loss(seen)
+    if found is None or found.lost or len(found.voters) > MAX_WITHOUT_SPARE or _movement(seen) != UPDATING:
         return PASS
     instances = [seen.instance_named(voter.name) for voter in found.voters]
     restarting = [voter.name for voter, each in zip(found.voters, instances, strict=True) if not (each and each.runs)]
     if len(restarting) > 1 or any(each and each.pod and each.pod.problem for each in instances):
         return PASS
-    available = accessors.condition(resource.obj, AVAILABLE)
-    since = datetime.fromisoformat(available["lastTransitionTime"]) if available.get("status") == "False" else now
-    if now - since > RETURN_TIMEOUT:
+    available = accessors.condition(seen.resource.obj, AVAILABLE)
+    since = datetime.fromisoformat(available["lastTransitionTime"]) if available.get("status") == "False" else seen.now
+    if seen.now - since > RETURN_TIMEOUT:
         return PASS
     name = next(iter(restarting), found.voters[0].name if len(found.voters) == 1 else "A member")
     needed = "It is the only voter" if len(found.voters) == 1 else "Both voters are needed for a quorum"
@@ -76,18 +76,18 @@ def await_planned_restart(resource: EtcdCluster, seen: Observed, now: datetime) 
     return Step.progressing(UPDATING, message, poll=MEMBERSHIP_POLL_SECONDS)
 
 
-def await_members(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def await_members(seen: Assessment) -> Step:
     """Wait until every member is a healthy, current voter, and no surplus member is left."""
-    if complete(resource, seen):
+    if complete(seen):
         return PASS
-    parts = [f"{_count(resource, seen)}.", *_members_down(resource, seen)]
-    failing = [instance for instance in seen.instances if instance.pod and instance.pod.is_failing(now)]
+    parts = [f"{_count(seen)}.", *_members_down(seen)]
+    failing = [instance for instance in seen.instances if instance.pod and instance.pod.is_failing(seen.now)]
     if seen.members is None:
-        parts += grouped({each.name: each.pod.hindrance for each in failing if each.pod}, resource.spec.size)
+        parts += grouped({each.name: each.pod.hindrance for each in failing if each.pod}, seen.resource.spec.size)
     unready = [instance.name for instance in seen.healthy_voters if not instance.ready]
     if unready:
         parts.append(f"{', '.join(unready)}: not ready for clients yet.")
-    current = _movement(resource, seen)
+    current = _movement(seen)
     degraded = bool(failing) or current == DEGRADED
     lacks_image = any(instance.pod and instance.pod.lacks_image for instance in failing)
     reason = IMAGE_PULL_FAILED if lacks_image else MEMBER_FAILING if failing else current
@@ -97,35 +97,35 @@ def await_members(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
     )
 
 
-def require_backup_destination(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def require_backup_destination(seen: Assessment) -> Step:
     """Report a complete cluster as not ready while the Secret or claim of its scheduled snapshots is missing."""
     problem = seen.backup.destination_problem
-    if problem is None or not complete(resource, seen):
+    if problem is None or not complete(seen):
         return PASS
     return Step.progressing(problem.reason, problem.message, warning=True, poll=POLL_SECONDS)
 
 
-def complete(resource: EtcdCluster, seen: Observed) -> bool:
+def complete(seen: Assessment) -> bool:
     """Whether the cluster is what the spec requests."""
     members = [instance for instance in seen.instances if instance.member]
     return (
         seen.members is not None
-        and [instance.number for instance in members] == list(range(resource.spec.size))
-        and len(seen.healthy_voters) == len(seen.members) == resource.spec.size
+        and [instance.number for instance in members] == list(range(seen.resource.spec.size))
+        and len(seen.healthy_voters) == len(seen.members) == seen.resource.spec.size
         and all(instance.ready and not outdated(seen, instance) for instance in members)
     )
 
 
-def _count(resource: EtcdCluster, seen: Observed) -> str:
-    return f"{len(seen.healthy_voters)} of {resource.spec.size} members are healthy"
+def _count(seen: Assessment) -> str:
+    return f"{len(seen.healthy_voters)} of {seen.resource.spec.size} members are healthy"
 
 
-def summary(resource: EtcdCluster, seen: Observed) -> str:
+def summary(seen: Assessment) -> str:
     """Return the message of a complete cluster."""
-    return " ".join(f"{_count(resource, seen)}. {failing(seen)} {size_note(seen)}".split())
+    return " ".join(f"{_count(seen)}. {failing(seen)} {size_note(seen)}".split())
 
 
-def phase(resource: EtcdCluster, seen: Observed, verdict: Verdict) -> str:
+def phase(seen: Assessment, verdict: Verdict) -> str:
     """Return the phase of the cluster."""
     lacking = seen.backup.destination_problem
     if lacking and verdict.reason == lacking.reason and verdict.progress is Progress.PROGRESSING:
@@ -133,20 +133,21 @@ def phase(resource: EtcdCluster, seen: Observed, verdict: Verdict) -> str:
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
     if verdict.reason == RECOVERING:
         return RECOVERING
-    return settled.get(verdict.progress) or _movement(resource, seen)
+    return settled.get(verdict.progress) or _movement(seen)
 
 
-def _movement(resource: EtcdCluster, seen: Observed) -> Reason:
+def _movement(seen: Assessment) -> Reason:
     """Return the phase of a cluster that is not complete.
 
     The phase of a running change is kept until the change is over; members that are missing without one are a loss.
     """
+    resource = seen.resource
     before = resource.phase
     if before == RECOVERING or any(instance.kept_by for instance in seen.instances):
         return RECOVERING
     if before in ("", CREATING, RESTORING):
         return CREATING if resource.spec.restore is None or resource.recorded_cluster_id else RESTORING
-    if before == UPDATING or any(outdated(seen, instance) for instance in seen.instances) or hold(resource, seen):
+    if before == UPDATING or any(outdated(seen, instance) for instance in seen.instances) or hold(seen):
         return UPDATING
     resized = seen.members is not None and len(seen.members) != resource.spec.size
     if before == SCALING or (resized and (resource.changed or before in (FAILED, PAUSED))):
@@ -154,12 +155,12 @@ def _movement(resource: EtcdCluster, seen: Observed) -> Reason:
     return DEGRADED
 
 
-def _members_down(resource: EtcdCluster, seen: Observed) -> list[str]:
+def _members_down(seen: Assessment) -> list[str]:
     """Describe the members that are down, each with the known cause."""
     down = [(member, seen.instance_of(member)) for member in seen.down]
     known = {instance.name: _why_down(instance) for _, instance in down if instance}
     without = [member_names(seen, (member,)) for member, instance in down if instance is None]
-    return [*grouped(known, resource.spec.size), *without]
+    return [*grouped(known, seen.resource.spec.size), *without]
 
 
 def _why_down(instance: Instance) -> str:

@@ -17,6 +17,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import Destination
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import scheduled_name
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
 from operators.etcd.reasons import RUNNING
 from operators.etcd.state.observed import Observed
@@ -26,7 +27,6 @@ from shared.kubernetes import accessors
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Apply, Delete, Step
-from shared.runtime.settings import Settings
 from shared.status import conditions
 
 MAX_FAILED_KEPT = 3
@@ -36,12 +36,13 @@ _COMPONENT = "backup"
 _SECOND = timedelta(seconds=1)
 
 
-def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def schedule_backups(seen: Assessment) -> Step:
     """Create the EtcdBackup that is due, unless another is in progress; delete those beyond the retention.
 
     One that waits for the destination of an earlier spec is deleted; one that is being stored there ends by itself, and
     delays no other one. As long as it is due, another one is created.
     """
+    resource = seen.resource
     desired = resource.spec.backup
     if desired is None or not resource.recorded_cluster_id:
         return PASS
@@ -49,11 +50,11 @@ def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, 
     actions: list[Apply | Delete] = [Delete(API.kind, obj) for obj in _surplus(scheduled, desired.retention)]
     outdated = [obj for obj in scheduled if _waits(obj) and not _stores_in(obj, desired.destination)]
     actions += [Delete(API.kind, obj, unchanged=True) for obj in outdated]
-    due, following = _timetable(resource, desired.schedule, now)
-    if due is not None and not _is_made(resource, seen, due):
+    due, following = _timetable(resource, desired.schedule, seen.now)
+    if due is not None and not _is_made(seen, due):
         if any(not _is_over(obj) and _stores_in(obj, desired.destination) for obj in scheduled):
             return Step(tuple(actions))  # its end is an event; then the latest due time is handled
-        own = names.owner(resource, settings.operator)
+        own = names.owner(resource, seen.settings.operator)
         made: Obj = own.object(
             API.kind,
             scheduled_name(resource.name, due),
@@ -65,15 +66,16 @@ def schedule_backups(settings: Settings, resource: EtcdCluster, seen: Observed, 
         if (until := next_due(desired.schedule, due)) is not None:
             made["metadata"]["annotations"] = {RETRY_UNTIL: rfc3339(until)}
         actions.append(Apply(API.kind, made, unchanged=True))  # a stale status must not recreate a finished one
-    left = None if following is None else (following - now).total_seconds()
+    left = None if following is None else (following - seen.now).total_seconds()
     return Step(tuple(actions), requeue=left)
 
 
-def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj | None:
+def backup_status(seen: Assessment) -> Obj | None:
     """Return status.backup: the last complete snapshot and the next due time.
 
     A due time stays until a snapshot is complete, so that a snapshot that is missing or fails is seen to be late.
     """
+    resource = seen.resource
     desired = resource.spec.backup
     if desired is None:
         return None
@@ -82,10 +84,10 @@ def backup_status(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj |
     if complete := _by_name(seen.backup.scheduled, COMPLETE):
         last = complete[-1]
         found = {"lastTime": last["status"].get("completedAt"), "lastName": last["metadata"]["name"]}
-    due, following = _timetable(resource, desired.schedule, now)
+    due, following = _timetable(resource, desired.schedule, seen.now)
     announced, completed = time(before.get("nextTime")), time(found["lastTime"])
     is_taken = announced is not None and completed is not None and completed >= announced
-    is_owed = due is not None and not (_is_made(resource, seen, due) and is_taken)
+    is_owed = due is not None and not (_is_made(seen, due) and is_taken)
     if is_owed:
         found["nextTime"] = before.get("nextTime")
     elif following is not None:
@@ -118,8 +120,8 @@ def _timetable(resource: EtcdCluster, schedule: str, now: datetime) -> tuple[dat
     return last_due(schedule, announced - _SECOND, now), following
 
 
-def _is_made(resource: EtcdCluster, seen: Observed, due: datetime) -> bool:
-    return scheduled_name(resource.name, due) in map(_name, seen.backup.scheduled)
+def _is_made(seen: Assessment, due: datetime) -> bool:
+    return scheduled_name(seen.resource.name, due) in map(_name, seen.backup.scheduled)
 
 
 def _waits(obj: Obj) -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import Disarm
 from operators.etcd.client.server import CORRUPT, Member
 from operators.etcd.facts.assessment import Assessment
@@ -20,7 +17,7 @@ RETRY_SECONDS = 10.0
 """Time until hashes are requested again if they do not identify a corrupt member."""
 
 
-def replace_corrupt_member(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+def replace_corrupt_member(seen: Assessment) -> Step:
     """Remove the member whose data differs from what a majority of voters has; it joins again with an empty volume.
 
     The removal follows the rules for every member (`quorum.removal_refusal`). In addition, the voters that agree must
@@ -35,7 +32,7 @@ def replace_corrupt_member(resource: EtcdCluster, seen: Assessment, _now: dateti
     agreeing = {member.id for member in seen.voters if seen.hashes.get(member.id) == agreed}
     corrupt = [member for member in seen.members if differs(seen, member, agreed)]
     if corrupt:
-        return _replace(resource, seen, corrupt, len(agreeing))
+        return _replace(seen, corrupt, len(agreeing))
     if not seen.is_corrupt:
         return PASS
     uncompared = tuple(member for member in seen.voters if member.id not in agreeing)
@@ -50,7 +47,7 @@ def replace_corrupt_member(resource: EtcdCluster, seen: Assessment, _now: dateti
     return Step.wait(REPLACING_CORRUPT_MEMBER, message, *calls)
 
 
-def _replace(resource: EtcdCluster, seen: Assessment, corrupt: list[Member], agreeing: int) -> Step:
+def _replace(seen: Assessment, corrupt: list[Member], agreeing: int) -> Step:
     """Remove one corrupt member: preferably one that is down; a leader only after it has handed over the leadership."""
     member = min(corrupt, key=lambda member: (member not in seen.down, member.id))
     instance = seen.instance_of(member)
@@ -64,13 +61,13 @@ def _replace(resource: EtcdCluster, seen: Assessment, corrupt: list[Member], agr
         message = f"{found}. The member is not replaced yet: {refusal}."
         return Step((), Progress.WAITING, CORRUPT_MEMBER_BLOCKED, message, warning=True, requeue=RETRY_SECONDS)
     if instance is not None and instance is seen.leader:
-        return member_changes.hand_over(
-            resource, seen, instance, REPLACING_CORRUPT_MEMBER, f"{found}, and it is the leader"
-        )
+        return member_changes.hand_over(seen, instance, REPLACING_CORRUPT_MEMBER, f"{found}, and it is the leader")
     assert instance is not None, "refuse_unknown_members waits until there are no unknown members"
-    call = member_changes.remove(resource, seen, instance)
+    call = member_changes.remove(seen, instance)
     message = f"{found}: removing the member; it joins again with an empty volume."
-    return announced(resource.obj, Step((call,), Progress.WAITING, REPLACING_CORRUPT_MEMBER, message, warning=True))
+    return announced(
+        seen.resource.obj, Step((call,), Progress.WAITING, REPLACING_CORRUPT_MEMBER, message, warning=True)
+    )
 
 
 def _unclear(seen: Observed) -> Step:

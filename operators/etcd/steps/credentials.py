@@ -18,7 +18,6 @@ can no longer read the cluster, and reports that.
 from __future__ import annotations
 
 import dataclasses
-from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth, ReplaceUser
@@ -35,13 +34,11 @@ from operators.etcd.reasons import (
     ENABLING_AUTH,
 )
 from operators.etcd.security.secrets import CLIENT, CLIENT_ROLE, USER, Secrets, root_secret
-from operators.etcd.state.observed import Observed
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET
 from shared.kubernetes.secrets import PASSWORD_KEY, PREVIOUS_PASSWORD_KEY, content_of, encoded
 from shared.runtime.plan import PASS, Step, WriteSecret
-from shared.runtime.settings import Settings
 from shared.status.reasons import FOREIGN_OBJECT, GENERATING_PASSWORD
 from shared.steps import connection
 from shared.steps.passwords import ROTATE, GeneratedPassword
@@ -60,8 +57,9 @@ def other_credentials(secrets: Secrets, refused: Access) -> tuple[Access, ...]:
     )
 
 
-def require_access(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def require_access(seen: Assessment) -> Step:
     """Require that etcd accepts the operator's credentials: without them, the state of the members is unknown."""
+    resource = seen.resource
     if not seen.denied:
         return PASS
     if seen.secrets.unproven:  # the password may be in these Secrets, which are not used
@@ -87,36 +85,37 @@ def require_access(resource: EtcdCluster, seen: Observed, _now: datetime) -> Ste
     return Step.blocked(DENIED, message, requeue=RETRY_SECONDS)
 
 
-def ensure_auth(settings: Settings, resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+def ensure_auth(seen: Assessment) -> Step:
     """Enable or disable authentication according to the spec, and set root's password to that of the user's Secret.
 
     While the spec cannot be applied, authentication is neither enabled nor disabled.
     """
-    auth = resource.spec.auth
+    auth = seen.resource.spec.auth
     if seen.members is None or (auth is None and not seen.auth_enabled):
         return PASS
-    password = _desired_password(resource, seen)
+    password = _desired_password(seen)
     if seen.auth_enabled is None or (auth is not None and auth.enabled and not password):
         message = "Reading whether authentication is enabled in etcd, and root's password."
         return Step.progressing(CHECKING_AUTH, message, requeue=RETRY_SECONDS)
     if auth is None or not auth.enabled:
-        return _disable(resource, seen) if seen.auth_enabled and seen.spec_applies else PASS
+        return _disable(seen) if seen.auth_enabled and seen.spec_applies else PASS
     if not seen.auth_enabled:
-        return _enable(settings, resource, seen, password) if seen.spec_applies else PASS
+        return _enable(seen, password) if seen.spec_applies else PASS
     if seen.former_password:
-        return _change_password(settings, resource, seen, password)
+        return _change_password(seen, password)
     return PASS
 
 
-def provide_password(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
+def provide_password(seen: Assessment) -> Step:
     """Keep the Secret with the generated password of root, if spec.auth names none.
 
     The Secret lasts as long as the data: volumes that outlive the resource still require the password.
     """
+    resource = seen.resource
     auth, name, stored = resource.spec.auth, names.root_secret(resource), seen.secrets.stored
     if auth is None or not auth.enabled or auth.root_secret_name:
         return PASS
-    own = names.owner(resource, settings.operator)
+    own = names.owner(resource, seen.settings.operator)
     user, published = connection.known_credentials(own, COMPONENT, seen.connection)
     known = (*stored, *([published] if user == USER else ()))
     generated = GeneratedPassword(
@@ -127,7 +126,7 @@ def provide_password(settings: Settings, resource: EtcdCluster, seen: Assessment
         found=seen.secrets.found.get(name),
         request=annotation(resource.obj, ROTATE),
         recovered=next(filter(None, known), ""),
-        may_rotate=_desired_password(resource, seen) in stored,
+        may_rotate=_desired_password(seen) in stored,
     )
     is_locked = bool(resource.recorded_cluster_id) and seen.auth_enabled is not False
     if is_locked and not generated.present and not generated.recovered:
@@ -137,10 +136,10 @@ def provide_password(settings: Settings, resource: EtcdCluster, seen: Assessment
             "password, and name it in spec.auth.rootSecretName."
         )
         return Step.wait(GENERATING_PASSWORD, message, warning=True, requeue=RETRY_SECONDS)
-    return generated.step(now, is_permitted=settings.write_secrets)
+    return generated.step(seen.now, is_permitted=seen.settings.write_secrets)
 
 
-def user_for_clients(resource: EtcdCluster, seen: Observed) -> str:
+def user_for_clients(seen: Assessment) -> str:
     """Return the user that applications get: that of the spec, or the one that they have, or `client`.
 
     Earlier versions gave root without a record in the status. The proof that applications have it is that their Secret,
@@ -153,16 +152,17 @@ def user_for_clients(resource: EtcdCluster, seen: Observed) -> str:
         and published.content.get(connection.USERNAME_KEY) == USER
         and published.content.get(PASSWORD_KEY) in {secrets.access.password, *secrets.stored}
     )
-    return USER if resource.connect_as == USER or (not resource.connect_as and has_root) else CLIENT
+    return USER if seen.resource.connect_as == USER or (not seen.resource.connect_as and has_root) else CLIENT
 
 
-def provide_client_password(settings: Settings, resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
+def provide_client_password(seen: Assessment) -> Step:
     """Keep the Secret with the generated password of the user for applications, once etcd requires one."""
+    resource = seen.resource
     name = names.client_password_secret(resource)
-    is_needed = name and settings.write_secrets and seen.auth_enabled and not seen.denied
-    if not is_needed or user_for_clients(resource, seen) != CLIENT:
+    is_needed = name and seen.settings.write_secrets and seen.auth_enabled and not seen.denied
+    if not is_needed or user_for_clients(seen) != CLIENT:
         return PASS
-    own = names.owner(resource, settings.operator)
+    own = names.owner(resource, seen.settings.operator)
     user, published = connection.known_credentials(own, COMPONENT, seen.connection)
     generated = GeneratedPassword(
         own=own,
@@ -175,19 +175,19 @@ def provide_client_password(settings: Settings, resource: EtcdCluster, seen: Ass
         may_rotate=True,
         secret=name,
     )
-    return generated.step(now, is_permitted=True)
+    return generated.step(seen.now, is_permitted=True)
 
 
-def ensure_client_user(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+def ensure_client_user(seen: Assessment) -> Step:
     """Create the user for applications, or set the password of its Secret; only a user that the operator created."""
-    user, name = seen.client, names.client_password_secret(resource)
-    if user is None or user.accepted or user_for_clients(resource, seen) != CLIENT:
+    user, name = seen.client, names.client_password_secret(seen.resource)
+    if user is None or user.accepted or user_for_clients(seen) != CLIENT:
         return PASS
     if not user.is_own:
         return Step.note(
             CLIENT_USER_TAKEN,
             f"etcd has a user {CLIENT} that the operator did not create (it lacks the role {CLIENT_ROLE}), so its "
-            f"password was not changed, and Secret {connection.secret_name(resource.name)} gives no such user to "
+            f"password was not changed, and Secret {connection.secret_name(seen.resource.name)} gives no such user to "
             f"applications. Delete the user (etcdctl user delete {CLIENT}), or set spec.auth.connectAs to root.",
         )
     message = f"Setting user {CLIENT} in etcd, with the password of Secret {name}."
@@ -201,53 +201,53 @@ def lasts(resource: EtcdCluster) -> bool:
     return resource.spec.storage.retain and resource.spec.storage.medium == "Volume"
 
 
-def store_password(settings: Settings, resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+def store_password(seen: Assessment) -> Step:
     """Keep the password that etcd has just accepted: the user's Secret or spec.auth may be deleted later."""
-    auth, password = resource.spec.auth, _desired_password(resource, seen)
+    auth, password = seen.resource.spec.auth, _desired_password(seen)
     is_proven = bool(seen.auth_enabled) and not seen.former_password and seen.members is not None
     if auth is None or not auth.enabled or not password or not is_proven:
         return PASS
-    return Step.do(*_store(settings, resource, seen, password))
+    return Step.do(*_store(seen, password))
 
 
-def _desired_password(resource: EtcdCluster, seen: Observed) -> str:
-    return content_of(root_secret(resource, seen.secrets.found)).get(PASSWORD_KEY, "")
+def _desired_password(seen: Assessment) -> str:
+    return content_of(root_secret(seen.resource, seen.secrets.found)).get(PASSWORD_KEY, "")
 
 
-def _enable(settings: Settings, resource: EtcdCluster, seen: Assessment, password: str) -> Step:
-    message = f"Enabling authentication; the password of {USER} is in Secret {names.root_secret(resource)}."
-    writes = _store(settings, resource, seen, password)
+def _enable(seen: Assessment, password: str) -> Step:
+    message = f"Enabling authentication; the password of {USER} is in Secret {names.root_secret(seen.resource)}."
+    writes = _store(seen, password)
     call = EnableAuth(seen.endpoints, seen.secrets.access, USER, password)
     return Step.wait(ENABLING_AUTH, message, *writes, *(() if writes else (call,)))
 
 
-def _change_password(settings: Settings, resource: EtcdCluster, seen: Assessment, password: str) -> Step:
+def _change_password(seen: Assessment, password: str) -> Step:
     message = (
-        f"Changing the password of {USER} to that of Secret {names.root_secret(resource)}; until then the "
+        f"Changing the password of {USER} to that of Secret {names.root_secret(seen.resource)}; until then the "
         "former one is valid."
     )
-    writes = _store(settings, resource, seen, password, seen.secrets.access.password)
+    writes = _store(seen, password, seen.secrets.access.password)
     call = ChangePassword(seen.endpoints, seen.secrets.access, USER, password)
     return Step.wait(CHANGING_PASSWORD, message, *writes, *(() if writes else (call,)))
 
 
-def _disable(resource: EtcdCluster, seen: Assessment) -> Step:
+def _disable(seen: Assessment) -> Step:
     """Disable authentication, if a password is known; the user root and the stored password are kept."""
     if not seen.secrets.access.user:
         return PASS
-    why = "spec.auth was removed" if resource.spec.auth is None else "spec.auth.enabled is false"
+    why = "spec.auth was removed" if seen.resource.spec.auth is None else "spec.auth.enabled is false"
     return Step.wait(
         DISABLING_AUTH, f"Disabling authentication: {why}.", DisableAuth(seen.endpoints, seen.secrets.access)
     )
 
 
-def _store(settings: Settings, resource: EtcdCluster, seen: Observed, *passwords: str) -> tuple[WriteSecret, ...]:
+def _store(seen: Assessment, *passwords: str) -> tuple[WriteSecret, ...]:
     """Return the write of the operator's own Secret; none if it has these passwords.
 
     Args:
         passwords: the password in the user's Secret, and while it is changed, the former one.
     """
-    name, own = names.credentials_secret(resource), names.owner(resource, settings.operator)
+    name, own = names.credentials_secret(seen.resource), names.owner(seen.resource, seen.settings.operator)
     content = dict(zip((PASSWORD_KEY, PREVIOUS_PASSWORD_KEY), passwords, strict=False))
     found = seen.secrets.found.get(name)
     made = own.object(SECRET, name, component=COMPONENT, data=encoded(content)) | {"type": "Opaque"}

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
-from operators.etcd.state.observed import Instance, Observed
+from operators.etcd.state.observed import Instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +90,21 @@ class QuorumLoss:
         return sorted(f"{voter.id:016x}" for voter in self.lost)
 
 
-def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
+def loss(seen: Assessment) -> QuorumLoss | None:
     """Return the state of a cluster without a quorum; None if a quorum answers, or before the cluster was created."""
+    resource = seen.resource
     if seen.members is not None or not resource.recorded_cluster_id:
         return None
-    voters = known_voters(resource, seen)
+    voters = known_voters(seen)
     if not voters:
         return None
-    lost = tuple(voter for voter in voters if _is_lost(resource, seen, voter))
-    unreachable = tuple(
-        voter for voter in voters if voter not in lost and not _is_reachable(resource, seen, voter.name)
-    )
+    lost = tuple(voter for voter in voters if _is_lost(seen, voter))
+    unreachable = tuple(voter for voter in voters if voter not in lost and not _is_reachable(seen, voter.name))
     lost_names = {voter.name for voter in lost}
     reachable = [
         instance
         for instance in seen.instances
-        if instance.name not in lost_names and _is_reachable(resource, seen, instance.name)
+        if instance.name not in lost_names and _is_reachable(seen, instance.name)
     ]
     # A learner counts, too: it may be all that is left.
     survivor = max(reachable, key=lambda instance: (*progress(instance), -instance.number), default=None)
@@ -128,8 +128,9 @@ def loss(resource: EtcdCluster, seen: Observed) -> QuorumLoss | None:
     )
 
 
-def known_voters(resource: EtcdCluster, seen: Observed) -> tuple[Voter, ...]:
+def known_voters(seen: Assessment) -> tuple[Voter, ...]:
     """Return the voters: as a survivor remembers them, or else as the status recorded them."""
+    resource = seen.resource
     remembered = [
         Voter(names.member_name(resource, number), member.id)
         for member in seen.remembered
@@ -152,15 +153,15 @@ def _number(resource: EtcdCluster, member: Member) -> int | None:
     return next((number for number in found if number is not None), None)
 
 
-def _is_lost(resource: EtcdCluster, seen: Observed, voter: Voter) -> bool:
+def _is_lost(seen: Assessment, voter: Voter) -> bool:
     """Whether a voter's data is lost: its pod has another volume than recorded, or etcd found the volume empty.
 
     A pod that is ready is counter-evidence, because its readiness probe needs a quorum.
     """
     instance = seen.instance_named(voter.name)
-    if instance is None or has_returned(resource, seen, voter):
+    if instance is None or has_returned(seen, voter):
         return False
-    own = _own_disk(resource, voter)
+    own = _own_disk(seen.resource, voter)
     return instance.proves_loss or bool(own and instance.disk and instance.disk != own)
 
 
@@ -169,21 +170,21 @@ def _own_disk(resource: EtcdCluster, voter: Voter) -> str:
     return next((recorded.volume for recorded in resource.recorded_members if recorded.id == voter.id), "")
 
 
-def _is_reachable(resource: EtcdCluster, seen: Observed, name: str) -> bool:
+def _is_reachable(seen: Assessment, name: str) -> bool:
     """Whether the member is part of this cluster and reports how far its data goes."""
     instance = seen.instance_named(name)
     if instance is None:
         return False
     if instance.status is not None:
-        return instance.status.cluster_id == resource.recorded_cluster_id
-    known = {member.id for member in seen.remembered} | {recorded.id for recorded in resource.recorded_members}
+        return instance.status.cluster_id == seen.resource.recorded_cluster_id
+    known = {member.id for member in seen.remembered} | {recorded.id for recorded in seen.resource.recorded_members}
     return instance.progress is not None and instance.progress.member_id in known
 
 
-def has_returned(resource: EtcdCluster, seen: Observed, voter: Voter) -> bool:
+def has_returned(seen: Assessment, voter: Voter) -> bool:
     """Whether a voter answers with its data, or its pod is ready, which needs a quorum."""
     instance = seen.instance_named(voter.name)
-    return instance is not None and (instance.ready or _is_reachable(resource, seen, voter.name))
+    return instance is not None and (instance.ready or _is_reachable(seen, voter.name))
 
 
 def progress(instance: Instance) -> tuple[int, int]:

@@ -6,12 +6,8 @@ have log entries that no remaining member had applied, and which may have been a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
-
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import outcome
-from operators.etcd.backup.pods import TOKEN, cleaning_pod_name
+from operators.etcd.backup.pods import TOKEN, cleaning_pod, cleaning_pod_name
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects.names import SET_ASIDE
 from operators.etcd.reasons import FORMER_DATA_KEPT, RELEASING_DATA
@@ -27,15 +23,12 @@ from shared.status.verdict import Progress
 POLL_SECONDS = 30.0
 """Interval at which the pod that deletes former data is checked, and after which a failed one is replaced."""
 
-PodBuilder = Callable[[EtcdCluster, int, str, str], Obj]
-"""Builds the pod that deletes former data: number of the member, its Kubernetes node, and token of the recovery."""
 
-
-def report_kept_volumes(_resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
+def report_kept_volumes(seen: Assessment) -> Step:
     """Report volumes that a recovery kept, and on which no member may start."""
     kept = {}
-    for number in facts.kept_numbers:
-        instance = facts.instance(number)
+    for number in seen.kept_numbers:
+        instance = seen.instance(number)
         if instance is not None:
             kept[instance.name] = instance.kept_by
     if not kept:
@@ -50,29 +43,28 @@ def report_kept_volumes(_resource: EtcdCluster, facts: Assessment, _now: datetim
     return Step.progressing(FORMER_DATA_KEPT, message, warning=True)
 
 
-def delete_former_data(build: PodBuilder, resource: EtcdCluster, facts: Assessment, now: datetime) -> Step:
-    """Delete the former data directory of a released recovery, next to the data of a running member.
-
-    Args:
-        build: builds the pod that deletes it.
-    """
-    pod, token = facts.job_pods.get(cleaning_pod_name(resource)), resource.released_recovery
-    instance = next((each for each in facts.healthy_voters if token in _set_aside(each)), None)
+def delete_former_data(seen: Assessment) -> Step:
+    """Delete the former data directory of a released recovery, next to the data of a running member."""
+    resource = seen.resource
+    pod, token = seen.job_pods.get(cleaning_pod_name(resource)), resource.released_recovery
+    instance = next((each for each in seen.healthy_voters if token in _set_aside(each)), None)
     if instance is None or instance.volume is None:
         return Step.do(*_delete(pod))
     message = f"Recovery {token} is released: deleting its former data on the volume of {instance.name}."
-    if (other := facts.stray_pods.get(cleaning_pod_name(resource))) is not None:
+    if (other := seen.stray_pods.get(cleaning_pod_name(resource))) is not None:
         kept = stray(other, f"The former data of recovery {token} stays until you delete that pod.")
         return Step.progressing(FOREIGN_OBJECT, kept, warning=True, requeue=POLL_SECONDS)
     if pod is None:
         # A stale plan could delete data that is no longer released.
         node = str(((instance.pod_obj or {}).get("spec") or {}).get("nodeName") or "")
-        made = Apply(POD, build(resource, instance.number, node, token), unchanged=True)
+        made = Apply(POD, cleaning_pod(seen.settings, resource, instance.number, node, token), unchanged=True)
         return Step((made,), Progress.PROGRESSING, RELEASING_DATA, message)
     result = outcome(pod)
     if annotation(pod, TOKEN) != token or (result is not None and not result.succeeded):
         message += f" {result.message}" if result is not None else ""
-        rested = result is None or result.finished is None or (now - result.finished).total_seconds() >= POLL_SECONDS
+        rested = (
+            result is None or result.finished is None or (seen.now - result.finished).total_seconds() >= POLL_SECONDS
+        )
         return Step(
             _delete(pod) if rested else (),
             Progress.PROGRESSING,
@@ -87,9 +79,9 @@ def delete_former_data(build: PodBuilder, resource: EtcdCluster, facts: Assessme
     return Step.do(*([unmark] if unmark else ()), *_delete(pod))
 
 
-def size_note(facts: Observed) -> str:
+def size_note(seen: Observed) -> str:
     """Return the volumes with former data that is not released, as a sentence; empty if there are none."""
-    kept = [f"{each.name} (recovery {token})" for each in facts.instances for token in _set_aside(each)]
+    kept = [f"{each.name} (recovery {token})" for each in seen.instances for token in _set_aside(each)]
     if not kept:
         return ""
     return f"Former data uses space on the volume of {', '.join(kept)} until spec.recovery.release has that token."

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.pods import recovery_pod_name, restore_pod_name
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.quorum import member_names
 from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, owner
 from operators.etcd.reasons import UNKNOWN_MEMBER, VOLUME_IN_THE_WAY
-from operators.etcd.state.observed import Instance, Observed
+from operators.etcd.state.observed import Instance
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import controller_of, owner_of
 from shared.runtime.plan import PASS, Step
-from shared.runtime.settings import Settings
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.steps import claims
 
 
-def refuse_unknown_members(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def refuse_unknown_members(seen: Assessment) -> Step:
     """Block while etcd lists members without a pod of this cluster: their health is unknown."""
     if not seen.unknown_members:
         return PASS
@@ -37,11 +35,12 @@ def is_foreign(resource: EtcdCluster, instance: Instance) -> bool:
     )
 
 
-def refuse_stray_pods(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def refuse_stray_pods(seen: Assessment) -> Step:
     """Block while no quorum answers, and a pod of the name of a restore or recovery has another owner.
 
     Its result is not used. It is not deleted either, and it may use the volume on which a member would start.
     """
+    resource = seen.resource
     makers = (restore_pod_name(resource), recovery_pod_name(resource))
     pod = next((seen.stray_pods[name] for name in makers if name in seen.stray_pods), None)
     if pod is None or seen.members is not None:
@@ -60,13 +59,13 @@ def stray(pod: Obj, consequence: str) -> str:
     return f"Pod {pod['metadata']['name']} is not controlled by this EtcdCluster{by}. {consequence}"
 
 
-def refuse_foreign_volumes(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def refuse_foreign_volumes(seen: Assessment) -> Step:
     """Block if a claim of this name has another owner: it is neither used, nor changed, nor deleted.
 
     The labels of the cluster's own claims are restored.
     """
     found = [instance.volume for instance in seen.instances if instance.volume]
-    own = owner(resource, settings.operator)
+    own = owner(seen.resource, seen.settings.operator)
     message = claims.refusal(found, own, CLUSTER_UID, may_adopt=seen.stateful_set is None)
     if not message:
         return claims.keep_labels(found, own, COMPONENT, CLUSTER_UID)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects.names import CONTAINER, SECRETS, authority_secret
 from operators.etcd.state.observed import Instance
@@ -21,8 +20,9 @@ STARTING = timedelta(seconds=10)
 """Time after which a member that runs has accepted its certificates. Without the others, it is not ready."""
 
 
-def restart_distrusting(resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
+def restart_distrusting(seen: Assessment) -> Step:
     """Restart members that reject the certificate of the operator, or of members that have restarted."""
+    resource = seen.resource
     issuers, made = seen.secrets.issuers, seen.stateful_set
     if issuers is None or not issuers.trusted or not resource.recorded_cluster_id or made is None:
         return PASS
@@ -35,11 +35,11 @@ def restart_distrusting(resource: EtcdCluster, seen: Assessment, now: datetime) 
         "member",
         [each for each in seen.instances if each.pod or each.number < made["spec"]["replicas"]],
         sorted(rejecting, key=lambda each: (each.ready, each.number)),
-        is_back=lambda each: _has_run(each, now) if splits else each.ready,
+        is_back=lambda each: _has_run(each, seen.now) if splits else each.ready,
         splits=splits,
         is_prepared=annotation(made["spec"]["template"], SECRETS) == issuers.trusted[0],
         evicts=not splits and may_evict(resource.spec.pod_disruption_budget, resource.spec.size),
-        refusal=_refusal(resource, seen),
+        refusal=_refusal(seen),
     )
 
 
@@ -49,8 +49,8 @@ def _has_run(instance: Instance, now: datetime) -> bool:
     return since is not None and not is_leaving and now - since >= STARTING
 
 
-def _refusal(resource: EtcdCluster, seen: Assessment) -> str:
-    if resource.spec.storage.medium == "Memory":
+def _refusal(seen: Assessment) -> str:
+    if seen.resource.spec.storage.medium == "Memory":
         return (
             "A restart would delete the data (storage.medium is Memory), so nothing is changed. Restore the former "
             "Secrets from a backup; or save the keys with etcdctl in a pod, and create the cluster again."

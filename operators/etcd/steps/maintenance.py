@@ -47,7 +47,7 @@ RETRY_SECONDS = 30.0
 """Time until members are observed again while something else must happen first."""
 
 
-def relieve_full_disk(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+def relieve_full_disk(seen: Assessment) -> Step:
     """Relieve an exhausted quota: compact the history, defragment the members, allow writes again.
 
     Compaction deletes former revisions of keys, which no user requested. The operator does it nevertheless. A cluster
@@ -59,6 +59,7 @@ def relieve_full_disk(resource: EtcdCluster, seen: Assessment, _now: datetime) -
     not block the chain, because raising the quota replaces pods; steps that must not run in the meantime check
     `seen.is_full`.
     """
+    resource = seen.resource
     if not seen.is_full or seen.is_corrupt or seen.members is None:  # a corrupt cluster rejects compaction as well
         return PASS
     crowded = [
@@ -95,16 +96,17 @@ def relieve_full_disk(resource: EtcdCluster, seen: Assessment, _now: datetime) -
         )
         call = Compact(seen.endpoints, seen.secrets.access, revision)
         return announced(resource.obj, Step.wait(OUT_OF_SPACE, message, call))
-    return _free_space(resource, seen, crowded)
+    return _free_space(seen, crowded)
 
 
-def _free_space(resource: EtcdCluster, seen: Assessment, crowded: list[Instance]) -> Step:
+def _free_space(seen: Assessment, crowded: list[Instance]) -> Step:
     """Defragment the next member for which it helps; the history is already compacted.
 
     The size in use that members report may be too high for a long time: pages that compaction freed count as free only
     some commits later, and a full cluster commits almost nothing. All members have the same keys, so the lowest value
     is closest to the truth. A member that was just defragmented reports the true value.
     """
+    resource = seen.resource
     fullest = f"{_fullest(resource, crowded)}: etcd accepts no writes."
     if unsafe := next((found for instance in crowded if (found := instance.bug(Hazard.DEFRAGMENTING))), None):
         message = (
@@ -154,31 +156,32 @@ def _is_compact(instance: Instance) -> bool:
     return instance.db_free <= max(COMPACT_BYTES, COMPACT_SHARE * instance.db_size)
 
 
-def defragment(resource: EtcdCluster, seen: Assessment, now: datetime) -> Step:
+def defragment(seen: Assessment) -> Step:
     """Defragment, on schedule, one member whose file has much free space; the next one follows after an observation.
 
     The step waits while the cluster has any problem; a due time that passes in the meantime is handled once afterwards.
     """
-    if _due(resource, now) is None or not _is_stable(seen):
+    if _due(seen.resource, seen.now) is None or not _is_stable(seen):
         return PASS
     if not seen.fragmented_voters:
         return PASS
     instance = _next(seen, seen.fragmented_voters)
-    return Step.do(Defragment((endpoint(resource, instance),), seen.secrets.access))
+    return Step.do(Defragment((endpoint(seen.resource, instance),), seen.secrets.access))
 
 
-def last_defragmentation(resource: EtcdCluster, seen: Assessment, now: datetime) -> str | None:
+def last_defragmentation(seen: Assessment) -> str | None:
     """Return status.lastDefragmentation: the time up to which the schedule was followed; None if there is none.
 
     The first value is the time at which the schedule was first observed, so that a new schedule waits for its first due
     time. It advances to a due time once no member is left to be defragmented for it.
     """
+    resource = seen.resource
     recorded: str | None = resource.reported.get("lastDefragmentation")
     if resource.spec.defragmentation is None:
         return recorded
     if recorded is None:
-        return rfc3339(now)
-    due = _due(resource, now)
+        return rfc3339(seen.now)
+    due = _due(resource, seen.now)
     handled = due is not None and _is_stable(seen) and not seen.fragmented_voters
     return rfc3339(due) if due is not None and handled else recorded
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import Closed
 from operators.etcd.objects.names import CLIENTS, SERVES
-from operators.etcd.state.observed import Observed
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Patch, Step
 
 
-def close_bootstrap(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def close_bootstrap(seen: Assessment) -> Step:
     """Forbid the pod of a started member to bootstrap or join again, should its volume be found empty.
 
     The annotation is set before the member votes and before clients connect: from then on a lost volume must be
     detected.
     """
-    change: Obj = {"metadata": {"annotations": bootstrap.annotated(resource, Closed())}}
+    change: Obj = {"metadata": {"annotations": bootstrap.annotated(seen.resource, Closed())}}
     return Step.do(
         *(
             Patch(POD, instance.pod_obj, change)
@@ -33,7 +30,7 @@ def close_bootstrap(resource: EtcdCluster, seen: Observed, _now: datetime) -> St
     )
 
 
-def admit_clients(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def admit_clients(seen: Assessment) -> Step:
     """Route clients to every voter, and to no learner: the Service selects pods by a label."""
     return Step.do(
         *(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.facts.lifecycles import MemberState
 from operators.etcd.membership import catching_up
@@ -17,16 +16,15 @@ from shared.status.reasons import IMAGE_PULL_FAILED, SCALING
 from shared.status.verdict import Progress
 
 
-def promote_learner(resource: EtcdCluster, facts: Assessment, now: datetime, *, patience: float) -> Step:
+def promote_learner(seen: Assessment) -> Step:
     """Promote a learner that has caught up; remove one that makes no progress.
 
     etcd rejects the promotion while the learner's log is behind (Raft's thesis, §4.2.1). A rejection is not a failure:
-    the step retries. A learner does not vote, so that removing it does not affect the quorum.
-
-    Args:
-        patience: seconds that a learner may make no progress, in addition to the time for a copy of the database.
+    the step retries. A learner does not vote, so that removing it does not affect the quorum. It
+    may make no progress for `--create-timeout`, in addition to the time for a copy of the database.
     """
-    instance = facts.instance_of(facts.learner) if facts.learner else None
+    resource = seen.resource
+    instance = seen.instance_of(seen.learner) if seen.learner else None
     if instance is None:
         return PASS
     if instance.number >= resource.spec.size:
@@ -34,22 +32,22 @@ def promote_learner(resource: EtcdCluster, facts: Assessment, now: datetime, *, 
             f"{instance.name} is no longer needed (spec.size is {resource.spec.size}): removing the learner "
             "before it votes."
         )
-        return Step.wait(SCALING, message, member_changes.remove(resource, facts, instance))
-    if facts.member_states[instance.number] is MemberState.CAUGHT_UP:
-        promote = member_changes.promote(resource, facts, instance)
+        return Step.wait(SCALING, message, member_changes.remove(seen, instance))
+    if seen.member_states[instance.number] is MemberState.CAUGHT_UP:
+        promote = member_changes.promote(seen, instance)
         message = f"{instance.name} has caught up with the leader: promoting it to a voter."
         return Step((promote,), Progress.WAITING, PROMOTING, message)
     hindrance = f"its pod {instance.pod.hindrance}" if instance.pod and instance.pod.hindrance else ""
     since = catching_up.stalled_since(resource, instance)
-    allowed = catching_up.allowed_seconds(facts, instance, patience)
-    if since is not None and now - since >= timedelta(seconds=allowed):
+    allowed = catching_up.allowed_seconds(seen, instance, seen.settings.create_timeout)
+    if since is not None and seen.now - since >= timedelta(seconds=allowed):
         message = (
             f"{instance.name} made no progress for {allowed:.0f} s{', and ' * bool(hindrance)}{hindrance}: "
             "removing it; it joins again with an empty volume."
         )
-        remove = member_changes.remove(resource, facts, instance)
+        remove = member_changes.remove(seen, instance)
         return announced(resource.obj, Step((remove,), Progress.WAITING, LEARNER_STUCK, message, warning=True))
-    message, warning = f"{instance.name} is joining: {hindrance or _catch_up(facts, instance)}", bool(hindrance)
+    message, warning = f"{instance.name} is joining: {hindrance or _catch_up(seen, instance)}", bool(hindrance)
     reason = IMAGE_PULL_FAILED if instance.pod and instance.pod.lacks_image else JOINING
     return Step((), Progress.WAITING, reason, message, warning=warning, poll=MEMBERSHIP_POLL_SECONDS)
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.facts.assessment import Assessment
-from operators.etcd.membership.layout import layout
 from operators.etcd.objects import disruption_budget, names, network_policy, pod, services, stateful_set
 from operators.etcd.objects.bootstrap import successor
 from operators.etcd.objects.command_line import QUOTA
@@ -23,7 +21,6 @@ from shared.kubernetes.kinds import SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of
 from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
-from shared.runtime.settings import Settings
 from shared.status.observed_secrets import versions_of
 from shared.status.reasons import ISSUING_CERTIFICATES, REPLACING_CERTIFICATES
 from shared.status.verdict import Progress
@@ -44,47 +41,49 @@ MODIFICATION = "etcd.ydzs.io/modification-tried"
 """Annotation of volume claims: the last attempt to set a VolumeAttributesClass, its time, and the refusal if any."""
 
 
-def ensure_services(settings: Settings, resource: EtcdCluster, _seen: Observed, _now: datetime) -> Step:
+def ensure_services(seen: Assessment) -> Step:
     """Apply the headless Service, by which members find each other, and the Service for clients."""
-    own = names.owner(resource, settings.operator)
+    resource = seen.resource
+    own = names.owner(resource, seen.settings.operator)
     return Step.do(
         Apply(SERVICE, services.headless_service(resource, own)),
         Apply(SERVICE, services.client_service(resource, own)),
     )
 
 
-def ensure_disruption_budget(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def ensure_disruption_budget(seen: Assessment) -> Step:
     """Apply the PodDisruptionBudget that the spec or the quorum requires, or delete it."""
-    own = names.owner(resource, settings.operator)
-    desired = disruption_budget.disruption_budget(resource, own)
+    own = names.owner(seen.resource, seen.settings.operator)
+    desired = disruption_budget.disruption_budget(seen.resource, own)
     return provisioning.keep_disruption_budget(own, desired, seen.disruption_budget)
 
 
-def ensure_network_policy(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def ensure_network_policy(seen: Assessment) -> Step:
     """Apply the NetworkPolicy of the members, or delete it if the spec disables it."""
-    access = network_policy.access(resource, names.owner(resource, settings.operator))
-    return policies.keep_network_policy(access, settings.operator_peers, seen.network_policy)
+    access = network_policy.access(seen.resource, names.owner(seen.resource, seen.settings.operator))
+    return policies.keep_network_policy(access, seen.settings.operator_peers, seen.network_policy)
 
 
-def admit_operator(settings: Settings, resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def admit_operator(seen: Assessment) -> Step:
     """Admit the operator to running members although the spec cannot be applied: it could not repair them otherwise."""
-    access = network_policy.access(resource, names.owner(resource, settings.operator))
-    return policies.admit_operator(access, settings.operator_peers, seen.network_policy)
+    access = network_policy.access(seen.resource, names.owner(seen.resource, seen.settings.operator))
+    return policies.admit_operator(access, seen.settings.operator_peers, seen.network_policy)
 
 
-def create_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def create_secrets(seen: Assessment) -> Step:
     """Issue the certificates of a new cluster, before its first pod; afterwards `renew_secrets` keeps them."""
-    return PASS if resource.recorded_cluster_id else ensure_secrets(settings, resource, seen, now)
+    return PASS if seen.resource.recorded_cluster_id else ensure_secrets(seen)
 
 
-def renew_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def renew_secrets(seen: Assessment) -> Step:
     """Keep the certificates of a created cluster: they expire although its spec cannot be applied."""
-    return ensure_secrets(settings, resource, seen, now) if resource.recorded_cluster_id else PASS
+    return ensure_secrets(seen) if seen.resource.recorded_cluster_id else PASS
 
 
-def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def ensure_secrets(seen: Assessment) -> Step:
     """Issue certificates before members need them, renew them before they expire, and copy those of other issuers."""
-    own, tls = names.owner(resource, settings.operator), resource.spec.tls
+    resource = seen.resource
+    own, tls = names.owner(resource, seen.settings.operator), resource.spec.tls
     issuing = Issuing(
         own=own,
         component=COMPONENT,
@@ -92,8 +91,8 @@ def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, no
         leaves=certificates.leaves(resource),
         found=seen.secrets.found,
         informed=_started_with(seen),
-        now=now,
-        policy=replace(DATABASES, life=timedelta(seconds=settings.certificate_lifetime)),
+        now=seen.now,
+        policy=replace(DATABASES, life=timedelta(seconds=seen.settings.certificate_lifetime)),
     )
     issued = keep_certificates(issuing, tls.mode, tls.issuer)
     if not seen.secrets.copies:
@@ -105,7 +104,7 @@ def ensure_secrets(settings: Settings, resource: EtcdCluster, seen: Observed, no
         found=seen.secrets.found,
         stamp=COPIED,
         informed=_started_with(seen) == seen.secrets.mounts.digest != "",
-        now=now,
+        now=seen.now,
         keeps_former=tls.mode == "certManager",  # of clients whose certificate is not renewed yet
     )
     copied = copying.step()
@@ -121,9 +120,9 @@ def _started_with(seen: Observed) -> str:
     return digests.pop() if len(digests) == 1 and seen.stateful_set is not None else ""
 
 
-def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def require_secrets(seen: Assessment) -> Step:
     """Require the Secrets without which members cannot start; with copies, members continue with the last content."""
-    secrets, is_created = seen.secrets, bool(resource.recorded_cluster_id)
+    secrets, is_created = seen.secrets, bool(seen.resource.recorded_cluster_id)
     if is_created and secrets.are_copied and secrets.problem and secrets.problem is secrets.certificate_problem:
         message = f"{secrets.problem.message} Members continue with the last valid content."
         return Step.progressing(secrets.problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
@@ -133,40 +132,40 @@ def require_secrets(resource: EtcdCluster, seen: Observed, now: datetime) -> Ste
         why = f"{', '.join(missing)} does not exist yet"
         message = f"Updating the certificates that servers mount: {why}."
         return Step.wait(REPLACING_CERTIFICATES, message, requeue=SECRETS_RETRY_SECONDS)
-    if resource.spec.tls.mode != "none" and not _is_mountable(seen):
+    if seen.resource.spec.tls.mode != "none" and not _is_mountable(seen):
         why = "some are missing"
         return Step.wait(ISSUING_CERTIFICATES, f"Issuing certificates: {why}.", requeue=SECRETS_RETRY_SECONDS)
-    withheld = steps.report_withheld_certificates(secrets.copies, now)
+    withheld = steps.report_withheld_certificates(secrets.copies, seen.now)
     if withheld.progress is not Progress.DONE:
         return withheld
     judge = steps.report_invalid_certificates if is_created else steps.require_valid_certificates
-    return judge(secrets.validity, now)
+    return judge(secrets.validity, seen.now)
 
 
-def provided_versions(resource: EtcdCluster, seen: Observed, now: datetime) -> dict[str, str | None]:
+def provided_versions(seen: Assessment) -> dict[str, str | None]:
     """Return the resourceVersions of the Secrets that users or cert-manager provide, by name.
 
     Members load certificates from copies. Until every mounted file has the last change of a copy, the version that they
     use is unknown (None).
     """
-    secrets, given = seen.secrets, names.root_secret(resource)
+    secrets, given = seen.secrets, names.root_secret(seen.resource)
     versions = versions_of({given: secrets.found.get(given)}) if given else {}
     for each in secrets.copies:
         settled = steps.settled_at(secrets.found.get(each.name), COPIED)
-        is_loaded = settled is not None and settled <= now and versions.get(each.source, "") is not None
+        is_loaded = settled is not None and settled <= seen.now and versions.get(each.source, "") is not None
         source = secrets.found.get(each.source) if is_loaded else None
         versions |= versions_of({each.source: source})
     return versions
 
 
-def require_valid_certificates(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def require_valid_certificates(seen: Assessment) -> Step:
     """Change nothing while a certificate is outside its validity."""
-    return steps.require_valid_certificates(seen.secrets.validity, now)
+    return steps.require_valid_certificates(seen.secrets.validity, seen.now)
 
 
-def report_ending_certificates(_resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def report_ending_certificates(seen: Assessment) -> Step:
     """Report certificates that end soon."""
-    return steps.report_ending_certificates(seen.secrets.validity, now)
+    return steps.report_ending_certificates(seen.secrets.validity, seen.now)
 
 
 def _is_mountable(seen: Observed) -> bool:
@@ -179,118 +178,115 @@ def _is_mountable(seen: Observed) -> bool:
     return bool(mounts.digest) and all(each.authority_key in content_of(found.get(each.secret)) for each in mounted)
 
 
-def refuse_smaller_volumes(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def refuse_smaller_volumes(seen: Assessment) -> Step:
     """Apply nothing of a spec whose volumes are smaller than the present ones: the default of the quota follows it."""
-    if resource.spec.storage.medium != "Volume":
+    if seen.resource.spec.storage.medium != "Volume":
         return PASS
     found = [instance.volume for instance in seen.instances if instance.volume]
-    return provisioning.refuse_smaller_volumes(found, seen.stateful_set, resource.spec.storage.size)
+    return provisioning.refuse_smaller_volumes(found, seen.stateful_set, seen.resource.spec.storage.size)
 
 
-def expand_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def expand_volumes(seen: Assessment) -> Step:
     """Expand volumes before anything waits for space: a full member does not run, and a recovery needs a copy."""
-    if resource.spec.storage.medium != "Volume":
+    if seen.resource.spec.storage.medium != "Volume":
         return PASS
     found = [instance.volume for instance in seen.instances if instance.volume]
-    return provisioning.resize_claims(found, resource.spec.storage.size, now, refusal=REFUSAL)
+    return provisioning.resize_claims(found, seen.resource.spec.storage.size, seen.now, refusal=REFUSAL)
 
 
-def modify_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def modify_volumes(seen: Assessment) -> Step:
     """Set the VolumeAttributesClass of the volumes, without a restart."""
-    if resource.spec.storage.medium != "Volume":
+    if seen.resource.spec.storage.medium != "Volume":
         return PASS
     found = [instance.volume for instance in seen.instances if instance.volume]
-    requested = resource.spec.storage.volume_attributes_class_name
-    return provisioning.modify_volumes(found, requested, now, attempts=MODIFICATION)
+    requested = seen.resource.spec.storage.volume_attributes_class_name
+    return provisioning.modify_volumes(found, requested, seen.now, attempts=MODIFICATION)
 
 
-def grow_volumes(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def grow_volumes(seen: Assessment) -> Step:
     """Expand volumes to the size of the spec; they never shrink."""
+    resource = seen.resource
     if resource.spec.storage.medium != "Volume" or seen.stateful_set is None:
         return PASS
     return provisioning.grow_volumes(
         [instance.volume for instance in seen.instances if instance.volume],
         seen.stateful_set,
         resource.spec.storage.size,
-        now,
+        seen.now,
         refusal=REFUSAL,
         may_recreate=seen.members is not None and bool(resource.recorded_cluster_id),
         attributes_class=resource.spec.storage.volume_attributes_class_name,
     )
 
 
-def create_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def create_stateful_set(seen: Assessment) -> Step:
     """Create the StatefulSet if there is none; afterwards `ensure_stateful_set` keeps it."""
-    known = resource.recorded_cluster_id
-    is_of_another = bool(known and seen.cluster_id) and seen.cluster_id not in (known, successor(resource))
-    return (
-        PASS if seen.stateful_set is not None or is_of_another else _apply_stateful_set(settings, resource, seen, now)
-    )
+    known = seen.resource.recorded_cluster_id
+    is_of_another = bool(known and seen.cluster_id) and seen.cluster_id not in (known, successor(seen.resource))
+    return PASS if seen.stateful_set is not None or is_of_another else _apply_stateful_set(seen)
 
 
-def ensure_stateful_set(settings: Settings, resource: EtcdCluster, facts: Assessment, now: datetime) -> Step:
+def ensure_stateful_set(seen: Assessment) -> Step:
     """Keep a replica for each member, and the bootstrap flags for an empty volume, in the StatefulSet.
 
     While the spec cannot be applied, nothing else of it changes. While an upgrade is blocked, the template keeps the
     image of the members, so that repairs continue.
     """
-    if facts.stateful_set is None:
+    resource = seen.resource
+    if seen.stateful_set is None:
         return PASS
-    if facts.spec_applies:
-        return _apply_stateful_set(settings, resource, facts, now)
-    present = managed_fields.applied(facts.stateful_set, settings.operator)
-    if present is None or not (resource.recorded_cluster_id or facts.cluster_id):
+    if seen.spec_applies:
+        return _apply_stateful_set(seen)
+    present = managed_fields.applied(seen.stateful_set, seen.settings.operator)
+    if present is None or not (resource.recorded_cluster_id or seen.cluster_id):
         return PASS
-    follows = layout(resource, facts)
+    follows = seen.layout
     template = pod.with_permission(resource, present["spec"]["template"], follows.start, serves=follows.serves)
-    present["spec"] |= {"replicas": _count(resource, facts, now), "template": template}
+    present["spec"] |= {"replicas": _count(seen), "template": template}
     return Step.do(Apply(STATEFUL_SET, present, unchanged=True))
 
 
-def _apply_stateful_set(settings: Settings, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    made = _stateful_set(settings, resource, seen, seen.secrets.mounts, now)
+def _apply_stateful_set(seen: Assessment) -> Step:
+    made = _stateful_set(seen, seen.secrets.mounts)
     if seen.secrets.copies and seen.stateful_set is not None:  # an upgrade of the operator alone restarts no member
-        former = _stateful_set(settings, resource, seen, seen.secrets.originals, now)
-        made = made if restarts_pods(former, seen.stateful_set, settings.operator, pod.DIGEST) else former
+        former = _stateful_set(seen, seen.secrets.originals)
+        made = made if restarts_pods(former, seen.stateful_set, seen.settings.operator, pod.DIGEST) else former
     # A stale plan could delete members' pods, or let an empty volume bootstrap.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
-def _stateful_set(
-    settings: Settings, resource: EtcdCluster, seen: Observed, mounts: pod.MountedSecrets, now: datetime
-) -> Obj:
-    own = names.owner(resource, settings.operator)
-    runs, follows = permitted(resource, seen), layout(resource, seen)
-    template = pod.pod(
-        runs, own, image(settings, runs, seen), follows.start, mounts, quota(runs, seen), serves=follows.serves
-    )
-    made = stateful_set.stateful_set(runs, own, template, _count(resource, seen, now), seen.stateful_set)
+def _stateful_set(seen: Assessment, mounts: pod.MountedSecrets) -> Obj:
+    own = names.owner(seen.resource, seen.settings.operator)
+    running, follows = permitted(seen), seen.layout
+    runs = running.resource
+    template = pod.pod(runs, own, image(running), follows.start, mounts, quota(running), serves=follows.serves)
+    made = stateful_set.stateful_set(runs, own, template, _count(seen), seen.stateful_set)
     given = (AFFINITY,) if runs.spec.affinity is not None else ()
     # A change of a limit changes GOMAXPROCS or GOMEMLIMIT too, which etcd reads only when it starts.
     pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
-    resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, settings.operator, now)
+    resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, seen.settings.operator, seen.now)
     parts = (*pod.DEFERRED, RESOURCES) if resizes else pod.DEFERRED
-    return keep_deferred(made, seen.stateful_set, parts, settings.operator, pod.DIGEST, from_spec=given)
+    return keep_deferred(made, seen.stateful_set, parts, seen.settings.operator, pod.DIGEST, from_spec=given)
 
 
-def resize_members(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def resize_members(seen: Assessment) -> Step:
     """Set the CPU and memory of running members."""
     pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
-    return resize_pods(pods, resource.spec.container_resources(), CONTAINER, now)
+    return resize_pods(pods, seen.resource.spec.container_resources(), CONTAINER, seen.now)
 
 
-def _count(resource: EtcdCluster, seen: Observed, now: datetime) -> int:
+def _count(seen: Assessment) -> int:
     """Return the replicas: one for each member, unless a recovery determines them."""
-    stopped = replicas(resource, seen, now)
-    return layout(resource, seen).replicas if stopped is None else stopped
+    stopped = replicas(seen)
+    return seen.layout.replicas if stopped is None else stopped
 
 
-def quota(resource: EtcdCluster, seen: Observed) -> int:
+def quota(seen: Assessment) -> int:
     """Return the quota in bytes: not above the former one until every volume has the capacity for it.
 
     If a volume is full before the quota is used up, etcd exits, and no key can be deleted any more.
     """
-    desired, storage, template = resource.spec.quota, resource.spec.storage, seen.stateful_set
+    desired, storage, template = seen.resource.spec.quota, seen.resource.spec.storage, seen.stateful_set
     volumes = [instance.volume for instance in seen.instances if instance.volume and is_bound(instance.volume)]
     if template is None or not any(smaller(capacity(volume), storage.size) for volume in volumes):
         return desired

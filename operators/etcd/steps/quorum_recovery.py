@@ -22,12 +22,12 @@ exactly that:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import outcome
-from operators.etcd.backup.pods import TOKEN, recovery_pod_name
+from operators.etcd.backup.pods import TOKEN, recovery_pod, recovery_pod_name
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.layout import begun
 from operators.etcd.membership.volume_record import lost_records
 from operators.etcd.objects import names
@@ -51,27 +51,25 @@ from shared.steps.confirmed_recovery import UNKNOWN, Proposal, confirms, current
 POLL_SECONDS, RETRY_SECONDS = 5.0, 30.0
 """Time until members are observed again: while they may return, and while a user must act or a pod failed."""
 
-PodBuilder = Callable[[EtcdCluster, int, str], Obj]
-"""Builds the pod that creates a new cluster from the database of a member (its number) for a recovery (its token)."""
 
-
-def report(resource: EtcdCluster, seen: Observed, now: datetime) -> Obj | None:
+def report(seen: Assessment) -> Obj | None:
     """Return status.recovery: what can be done about the loss, or is being done; None if there is nothing to do.
 
     The record is kept while the recovery is executed, and until the id of the new cluster is recorded: in the status,
     or if the status was lost, on the volume of the survivor. While it is unknown whether the loss has ended, it is kept
     for as long as it counts as the same loss.
     """
-    record = recorded(resource) or _marked(resource, seen)
+    resource = seen.resource
+    record = recorded(resource) or _marked(seen)
     if record and seen.cluster_id and seen.cluster_id == successor_of(resource, record):
         return None
-    if record and (executing(resource, seen, now) or _made(resource, seen) or _begun(resource, seen, record)):
+    if record and (executing(seen) or _made(seen) or _begun(seen, record)):
         # Stopping members may take longer than an unobserved loss counts as the same.
-        return record | (occurrence(resource, "", now, continues=True) if current(resource, now) else {})
-    found = loss(resource, seen)
+        return record | (occurrence(resource, "", seen.now, continues=True) if current(resource, seen.now) else {})
+    found = loss(seen)
     if found is None or resource.spec.storage.medium == "Memory":
         return None
-    return _offer(resource, found, now) or _unknown(resource, seen, found, now)
+    return _offer(resource, found, seen.now) or _unknown(seen, found)
 
 
 def _offer(resource: EtcdCluster, found: QuorumLoss, now: datetime) -> Obj | None:
@@ -90,21 +88,21 @@ def _offer(resource: EtcdCluster, found: QuorumLoss, now: datetime) -> Obj | Non
     return proposal | occurrence(resource, found.identity, now, continues=continues)
 
 
-def _unknown(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: datetime) -> Obj | None:
+def _unknown(seen: Assessment, found: QuorumLoss) -> Obj | None:
     """Return the recorded recovery while it is unknown whether its loss has ended; None if it has.
 
     A confirmed one ends, too: once a person stops the members, to mount disks, it would look as if it had begun.
     """
-    record = current(resource, now)
-    if record and is_in_force(resource, record["token"]):
+    record = current(seen.resource, seen.now)
+    if record and is_in_force(seen.resource, record["token"]):
         return None
     lost = [voter for voter in found.voters if f"{voter.id:016x}" in (record.get("lost") or ())]
-    if not lost or any(has_returned(resource, seen, voter) for voter in lost):
+    if not lost or any(has_returned(seen, voter) for voter in lost):
         return None
     return record | {"message": UNKNOWN}
 
 
-def executing(resource: EtcdCluster, seen: Observed, now: datetime) -> bool:
+def executing(seen: Assessment) -> bool:
     """Whether members must not run now: a recovery is confirmed, and the new cluster is not created yet.
 
     The recovery starts only while the loss is the one that was reported. Once members are stopped, the loss can no
@@ -112,24 +110,26 @@ def executing(resource: EtcdCluster, seen: Observed, now: datetime) -> bool:
     happens only after members were stopped for this recovery. Until the new cluster is created, removing the
     confirmation cancels the recovery.
     """
+    resource = seen.resource
     record = recorded(resource)
-    if not record or not is_in_force(resource, record["token"]) or seen.members is not None or _made(resource, seen):
+    if not record or not is_in_force(resource, record["token"]) or seen.members is not None or _made(seen):
         return False
     if _stopped(seen):
-        return bool(current(resource, now)) or _is_marked(seen, record)
-    found = loss(resource, seen)
-    offered = _offer(resource, found, now) if found is not None else None
+        return bool(current(resource, seen.now)) or _is_marked(seen, record)
+    found = loss(seen)
+    offered = _offer(resource, found, seen.now) if found is not None else None
     return offered is not None and offered["token"] == record["token"]
 
 
-def replicas(resource: EtcdCluster, seen: Observed, now: datetime) -> int | None:
+def replicas(seen: Assessment) -> int | None:
     """Return the replicas that the StatefulSet must have for a recovery; None if no recovery determines them."""
+    resource = seen.resource
     if seen.members is not None:
         return None
-    if executing(resource, seen, now):
+    if executing(seen):
         return 0
     record = recorded(resource)
-    if record and _made(resource, seen):
+    if record and _made(seen):
         return 1 + (names.number_of(resource, record["survivor"]) or 0)
     if not _stopped(seen):
         return None
@@ -139,29 +139,27 @@ def replicas(resource: EtcdCluster, seen: Observed, now: datetime) -> int | None
     return 1 + max((names.number_of(resource, member.name) or 0 for member in resource.recorded_members), default=0)
 
 
-def recover_quorum(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
-    """Wait for an unreachable quorum; recover a permanently lost one if a user confirms it.
-
-    Args:
-        build: builds the pod that creates the new cluster.
-    """
-    if executing(resource, seen, now):
-        return _execute(build, resource, seen, now)
+def recover_quorum(seen: Assessment) -> Step:
+    """Wait for an unreachable quorum; recover a permanently lost one if a user confirms it."""
+    resource = seen.resource
+    if executing(seen):
+        return _execute(seen)
     record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
-    if record and _made(resource, seen):
+    if record and _made(seen):
         message = f"The new cluster is created from the data of {record['survivor']}, which starts as its only member."
         return Step.progressing(RECOVERING, message, requeue=POLL_SECONDS)
     if pod is not None:
         message = f"Deleting Pod {recovery_pod_name(resource)}, which is no longer needed."
         return Step.wait(RECOVERING, message, *_delete(pod), requeue=POLL_SECONDS)
-    found = loss(resource, seen)
+    found = loss(seen)
     if found is None:
-        return _judge_unrecorded(resource, seen)
-    return _judge(resource, seen, found, now) if found.is_permanent else _wait_for_members(seen, found)
+        return _judge_unrecorded(seen)
+    return _judge(seen, found) if found.is_permanent else _wait_for_members(seen, found)
 
 
-def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def _execute(seen: Assessment) -> Step:
     """Stop all members, then create the new cluster from the survivor's data."""
+    resource = seen.resource
     record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
     survivor, token = record["survivor"], record["token"]
     number = names.number_of(resource, survivor)
@@ -171,42 +169,45 @@ def _execute(build: PodBuilder, resource: EtcdCluster, seen: Observed, now: date
     if not _stopped(seen) or with_data.intersection(running) or number is None:
         message = f"Recovery {token} is confirmed: stopping {', '.join(running)}, so that all data is in their files."
         return Step.wait(RECOVERING, message, requeue=POLL_SECONDS)
-    if changes := _marks(resource, seen, record):
+    if changes := _marks(seen, record):
         message = f"Recovery {token}: marking the volumes that are kept."
         return Step.wait(RECOVERING, message, *changes, requeue=0)
     message = f"Recovery {token}: creating a new cluster from the data of {survivor}."
     if pod is None:
         # etcdutl of the version that the member runs: that of the spec may write a format that it does not read.
-        return Step.wait(RECOVERING, message, Apply(POD, build(permitted(resource, seen), number, token)))
+        return Step.wait(
+            RECOVERING, message, Apply(POD, recovery_pod(seen.settings, permitted(seen).resource, number, token))
+        )
     if token_of(pod) != token:
         return Step.wait(
             RECOVERING, f"{message} Deleting the pod of a former recovery first.", *_delete(pod), requeue=POLL_SECONDS
         )
     if (pod.get("status") or {}).get("phase") == "Failed":
         message = f"{message} The pod failed: {_why_failed(pod)} Nothing was changed; the operator retries."
-        actions = _delete(pod) if _ended_for(pod, now) >= RETRY_SECONDS else ()
+        actions = _delete(pod) if _ended_for(pod, seen.now) >= RETRY_SECONDS else ()
         return Step.wait(RECOVERY_FAILED, message, *actions, warning=True, requeue=POLL_SECONDS)
     problem = Pod.of(pod).hindrance
     message = f"{message} Its pod {problem}." if problem else message
     return Step.wait(RECOVERING, message, warning=bool(problem), requeue=POLL_SECONDS)
 
 
-def _marks(resource: EtcdCluster, seen: Observed, record: Obj) -> list[Patch]:
+def _marks(seen: Assessment, record: Obj) -> list[Patch]:
     """Return the changes that mark the survivors' volume claims, and remove marks of withdrawn recoveries."""
     kept, found = record.get("kept") or (), []
     for instance in seen.instances:
         key = SET_ASIDE if instance.name == record["survivor"] else KEPT if instance.name in kept else ""
         if instance.volume:
-            cluster_id = resource.recorded_cluster_id
+            cluster_id = seen.resource.recorded_cluster_id
             found.append(recovery_marks.change(instance.volume, cluster_id, key=key, token=record["token"]))
     return [patch for patch in found if patch is not None]
 
 
-def clear_marks(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def clear_marks(seen: Assessment) -> Step:
     """Remove the marks of recoveries that were not carried out: one was withdrawn, or the quorum returned before.
 
     That is known once a quorum of the marked cluster answers, and no member of the cluster that it would have become.
     """
+    resource = seen.resource
     if seen.members is None or seen.cluster_id != resource.recorded_cluster_id:
         return PASS
     made = {
@@ -225,8 +226,9 @@ def clear_marks(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
     return Step.do(*found)
 
 
-def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: datetime) -> Step:
+def _judge(seen: Assessment, found: QuorumLoss) -> Step:
     """Report a permanently lost quorum until a user confirms the recovery."""
+    resource = seen.resource
     loss_text = f"{_names(found)} of the {len(found.voters)} voters lost their data: the quorum is permanently lost."
     if found.survivor is None and not found.unreachable:
         return _all_lost(loss_text)
@@ -260,7 +262,7 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: dateti
         empty = ", ".join(found.found_empty)
         caution = f"{empty} started with an empty directory: first check that the disk is mounted."
     recording = "Recording the confirmed recovery in status before it starts."
-    offered = _offer(resource, found, now)
+    offered = _offer(resource, found, seen.now)
     assert offered is not None, "all survivors answer, and none is applying entries"
     token, prior = offered["token"], offered.get("priorConfirm")
     applied, _ = progress(found.survivor)
@@ -272,9 +274,9 @@ def _judge(resource: EtcdCluster, seen: Observed, found: QuorumLoss, now: dateti
     return proposal.decide(resource, requeue=RETRY_SECONDS)
 
 
-def _judge_unrecorded(resource: EtcdCluster, seen: Observed) -> Step:
+def _judge_unrecorded(seen: Assessment) -> Step:
     """Report that all data is lost, if neither the status nor a volume records the cluster any more."""
-    unknown = seen.members is None and not resource.recorded_cluster_id and begun(resource, seen)
+    unknown = seen.members is None and not seen.resource.recorded_cluster_id and begun(seen.resource, seen)
     if not unknown or not seen.instances or not all(instance.proves_loss for instance in seen.instances):
         return PASS
     names = ", ".join(instance.name for instance in seen.instances)
@@ -317,12 +319,12 @@ def _consequences(found: QuorumLoss) -> str:
     )
 
 
-def _marked(resource: EtcdCluster, seen: Observed) -> Obj:
+def _marked(seen: Assessment) -> Obj:
     """Return the recovery with whose token the volumes are marked, if the status was lost; empty without one.
 
     Every other volume with data of the cluster is kept, marked or not.
     """
-    with_data = {found.name: f"{found.cluster_id:016x}" for found in lost_records(resource, seen)}
+    with_data = {found.name: f"{found.cluster_id:016x}" for found in lost_records(seen.resource, seen)}
     for each in seen.instances:
         own = (mark.token for mark in marks(each.volume, SET_ASIDE) if mark.cluster == with_data.get(each.name))
         if token := next(own, ""):
@@ -333,12 +335,12 @@ def _marked(resource: EtcdCluster, seen: Observed) -> Obj:
     return {}
 
 
-def _begun(resource: EtcdCluster, seen: Observed, record: Obj) -> bool:
+def _begun(seen: Assessment, record: Obj) -> bool:
     """Whether the survivor's volume is marked for this recovery, and does not record the new cluster yet."""
     instance = seen.instance_named(record["survivor"])
-    if instance is None or seen.members is not None or not confirms(resource, record["token"]):
+    if instance is None or seen.members is not None or not confirms(seen.resource, record["token"]):
         return False
-    is_new = annotation(instance.volume, CLUSTER_ID) == f"{successor_of(resource, record):016x}"
+    is_new = annotation(instance.volume, CLUSTER_ID) == f"{successor_of(seen.resource, record):016x}"
     return _is_marked(seen, record) and not is_new
 
 
@@ -352,8 +354,9 @@ def _stopped(seen: Observed) -> bool:
     return seen.stateful_set is not None and seen.stateful_set["spec"].get("replicas") == 0
 
 
-def _made(resource: EtcdCluster, seen: Observed) -> bool:
+def _made(seen: Assessment) -> bool:
     """Whether the new cluster is created: its pod has succeeded, or a member reports the id of that cluster."""
+    resource = seen.resource
     record, pod = recorded(resource), seen.job_pods.get(recovery_pod_name(resource))
     if any(instance.status and instance.status.cluster_id == successor(resource) for instance in seen.instances):
         return True

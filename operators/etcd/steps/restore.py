@@ -8,7 +8,7 @@ volume (`Closed`). So an empty cluster can never start instead, and every part c
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from operators.etcd.api.backup import COMPLETE
 from operators.etcd.api.resource import EtcdCluster
@@ -24,7 +24,6 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Step
-from shared.runtime.settings import Settings
 from shared.status.reasons import IMAGE_PULL_FAILED, RESTORING
 from shared.status.verdict import Progress
 
@@ -45,60 +44,61 @@ _PHASES = {
 }
 
 
-def restore_data(settings: Settings, resource: EtcdCluster, facts: Assessment, now: datetime) -> Step:
+def restore_data(seen: Assessment) -> Step:
     """Create the data that spec.restore requests on the seed's volume, before the seed exists."""
-    pod = facts.job_pods.get(pods.restore_pod_name(resource))
-    if not resource.is_to_be_restored or facts.stateful_set is not None:
-        return _too_late(resource) if _may_have_begun_empty(resource, facts) else _clear(pod)
-    if not settings.agent_image:
+    resource = seen.resource
+    pod = seen.job_pods.get(pods.restore_pod_name(resource))
+    if not resource.is_to_be_restored or seen.stateful_set is not None:
+        return _too_late(resource) if _may_have_begun_empty(seen) else _clear(pod)
+    if not seen.settings.agent_image:
         return Step.blocked(
             NO_AGENT_IMAGE,
             "spec.restore: restoring needs the image of the operator itself, which is not configured. Start the "
             "operator with --agent-image, as its Helm chart does. Nothing was changed.",
         )
-    problem, snapshot = facts.backup.problem, facts.backup.snapshot
+    problem, snapshot = seen.backup.problem, seen.backup.snapshot
     if problem is not None or snapshot is None:
         reason, message = (problem.reason, problem.message) if problem else (RESTORING, "Searching the snapshot.")
         return Step((), Progress.WAITING, reason, message, warning=problem is not None, requeue=SEARCH_SECONDS)
-    made = pods.restore_pod(settings, resource, snapshot.store, snapshot.file)
+    made = pods.restore_pod(seen.settings, resource, snapshot.store, snapshot.file)
     message = f"Restoring {snapshot.location} as the initial data of the cluster."
     if pod is None:
-        RESTORE.after(facts.restore_state, RestoreEvent.START)
+        RESTORE.after(seen.restore_state, RestoreEvent.START)
         # A stale plan would put the snapshot's data on the volume of a member that has since accepted writes.
-        objects = ((PERSISTENT_VOLUME_CLAIM, pods.seed_volume(settings, resource)), (POD, made))
+        objects = ((PERSISTENT_VOLUME_CLAIM, pods.seed_volume(seen.settings, resource)), (POD, made))
         return Step.wait(RESTORING, message, *(Apply(kind, obj, unchanged=True) for kind, obj in objects))
     if pod["metadata"].get("deletionTimestamp"):
         return Step.wait(
             RESTORING, f"{message} Waiting until the pod of an earlier attempt is deleted.", requeue=SEARCH_SECONDS
         )
     if annotation(pod, pods.RECIPE) != annotation(made, pods.RECIPE):  # another snapshot, or another image
-        RESTORE.after(facts.restore_state, RestoreEvent.DISCARD)
+        RESTORE.after(seen.restore_state, RestoreEvent.DISCARD)
         return Step.wait(RESTORING, message, Delete(POD, pod))
-    return _progress(pod, message, f"{snapshot.location} is restored: recording that in status.", facts, now)
+    return _progress(seen, pod, message, f"{snapshot.location} is restored: recording that in status.")
 
 
-def restore_status(resource: EtcdCluster, facts: Assessment) -> Obj | None:
+def restore_status(seen: Assessment) -> Obj | None:
     """Return status.restore; a completed restore is kept."""
-    recorded: Obj | None = resource.reported.get("restore")
-    snapshot, phase = facts.backup.snapshot, _PHASES.get(facts.restore_state)
+    recorded: Obj | None = seen.resource.reported.get("restore")
+    snapshot, phase = seen.backup.snapshot, _PHASES.get(seen.restore_state)
     if snapshot is None or phase is None:
         return recorded
     found: Obj = {"source": snapshot.location, "phase": phase}
-    result = outcome(facts.job_pods.get(pods.restore_pod_name(resource)))
+    result = outcome(seen.job_pods.get(pods.restore_pod_name(seen.resource)))
     if phase != COMPLETE or result is None:
         return found
-    RESTORE.after(facts.restore_state, RestoreEvent.RECORD)
+    RESTORE.after(seen.restore_state, RestoreEvent.RECORD)
     return found | {"revision": int(result.result["revision"])}
 
 
-def _may_have_begun_empty(resource: EtcdCluster, facts: Assessment) -> bool:
+def _may_have_begun_empty(seen: Assessment) -> bool:
     """Whether a seed was allowed to bootstrap a cluster, which has no id yet, although spec.restore is set."""
-    if not resource.is_to_be_restored or facts.stateful_set is None or facts.cluster_id:
+    if not seen.resource.is_to_be_restored or seen.stateful_set is None or seen.cluster_id:
         return False
-    return bootstrap.of(facts.stateful_set["spec"]["template"])[0] == "new"
+    return bootstrap.of(seen.stateful_set["spec"]["template"])[0] == "new"
 
 
-def _progress(pod: Obj, message: str, success: str, facts: Assessment, now: datetime) -> Step:
+def _progress(seen: Assessment, pod: Obj, message: str, success: str) -> Step:
     """Report the pod that creates the data; retry after a failure."""
     result = outcome(pod)
     if result is None:
@@ -107,7 +107,7 @@ def _progress(pod: Obj, message: str, success: str, facts: Assessment, now: date
         message = f"{message} {starting.name} {problem}." if problem else message
         reason = IMAGE_PULL_FAILED if starting.lacks_image else RESTORING
         return Step((), Progress.WAITING, reason, message, warning=bool(problem), requeue=POD_POLL_SECONDS)
-    return Step.wait(RECORDING, success, requeue=0) if result.succeeded else _failed(pod, result, facts, now)
+    return Step.wait(RECORDING, success, requeue=0) if result.succeeded else _failed(seen, pod, result)
 
 
 def _too_late(resource: EtcdCluster) -> Step:
@@ -136,14 +136,14 @@ def _clear(pod: Obj | None) -> Step:
     )
 
 
-def _failed(pod: Obj, came_to: Outcome, facts: Assessment, now: datetime) -> Step:
+def _failed(seen: Assessment, pod: Obj, came_to: Outcome) -> Step:
     name = pod["metadata"]["name"]
     if came_to.reason in FINAL:
         fix = f"Change spec.restore, or fix the snapshot at its source and delete Pod {name}."
         return Step.blocked(came_to.reason, f"{came_to.message} {fix}")
-    left = (came_to.finished + timedelta(seconds=RETRY_SECONDS) - now).total_seconds() if came_to.finished else 0.0
+    left = (came_to.finished + timedelta(seconds=RETRY_SECONDS) - seen.now).total_seconds() if came_to.finished else 0.0
     message = f"{came_to.message} The operator retries."
     if left > 0:
         return Step((), Progress.WAITING, came_to.reason, message, warning=True, requeue=left)
-    RESTORE.after(facts.restore_state, RestoreEvent.DISCARD)
+    RESTORE.after(seen.restore_state, RestoreEvent.DISCARD)
     return Step((Delete(POD, pod),), Progress.WAITING, came_to.reason, message, warning=True, requeue=1)

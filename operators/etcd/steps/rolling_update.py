@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from functools import partial
 
-from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.evidence import GOOD
-from operators.etcd.membership.layout import layout
 from operators.etcd.membership.quorum import Quorum, removal_refusal, restart_refusal
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.pod import TEMPLATE
@@ -35,7 +33,7 @@ def has_other_bootstrap(seen: Observed, instance: Instance) -> bool:
     return bootstrap.of(instance.pod_obj) != bootstrap.of(seen.stateful_set["spec"]["template"])
 
 
-def restart_unstarted_learner(_resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def restart_unstarted_learner(seen: Assessment) -> Step:
     """Recreate the pod of a learner that cannot start with its bootstrap flags.
 
     Such a pod was created before its member was added, before the list of members changed, or from an older template. A
@@ -58,28 +56,30 @@ def restart_unstarted_learner(_resource: EtcdCluster, seen: Observed, _now: date
     )
 
 
-def restart_broken(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def restart_broken(seen: Assessment) -> Step:
     """Without a list of members, recreate an outdated pod in which etcd does not run: nothing depends on it.
 
     This repairs a change that broke the whole cluster, or its only member. It does not apply if the data would be
     deleted with the pod, or if the member may not be able to read its log with the version of the template.
     """
-    if seen.members is not None or (resource.spec.storage.medium == "Memory" and resource.recorded_cluster_id):
+    if seen.members is not None or (
+        seen.resource.spec.storage.medium == "Memory" and seen.resource.recorded_cluster_id
+    ):
         return PASS
     for instance in rolling_update.broken(seen.instances, partial(outdated, seen)):
-        if may_start(resource, seen, instance) is not GOOD:
+        if may_start(seen, instance) is not GOOD:
             continue
         message = f"{instance.name} does not run, and its pod is outdated: recreating it."
         return Step.wait(UPDATING, message, restart(instance))
     return PASS
 
 
-def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> Step:
+def roll_outdated_pods(seen: Assessment) -> Step:
     """Recreate outdated pods one at a time: broken ones first, then followers, the leader last."""
     stale = [instance for instance in seen.instances if instance.member and outdated(seen, instance)]
     if not stale:
         return PASS
-    evicts = may_evict(resource.spec.pod_disruption_budget, resource.spec.size) and not _awaits_update(resource, seen)
+    evicts = may_evict(seen.resource.spec.pod_disruption_budget, seen.resource.spec.size) and not _awaits_update(seen)
     roll = RollingUpdate(
         seen.instances,
         partial(outdated, seen),
@@ -94,16 +94,16 @@ def roll_outdated_pods(resource: EtcdCluster, seen: Observed, now: datetime) -> 
     return roll.next(
         rank=lambda instance: (instance.runs, seen.healthy(instance), instance is seen.leader, instance.number),
         gates=(
-            partial(_keep_readable, resource, seen, roll),  # a log that the version of the template reads
+            partial(_keep_readable, seen, roll),  # a log that the version of the template reads
             partial(_await_unready_voter, seen, roll),  # healthy again, but not ready for clients yet
-            partial(_leave_and_rejoin, resource, seen, roll),  # a member whose data is deleted with its pod
-            partial(_keep_quorum, seen, roll, now),  # while every other voter is healthy
-            partial(_hand_over_leadership, resource, seen, roll),
+            partial(_leave_and_rejoin, seen, roll),  # a member whose data is deleted with its pod
+            partial(_keep_quorum, seen, roll),  # while every other voter is healthy
+            partial(_hand_over_leadership, seen, roll),
         ),
     )
 
 
-def _awaits_update(resource: EtcdCluster, seen: Observed) -> bool:
+def _awaits_update(seen: Assessment) -> bool:
     """Whether the budget allows no eviction before a member is added, which may have to wait for the update.
 
     The pod of a missing member is not ready, so that the budget counts it as disrupted. As it allows no drain either, a
@@ -111,7 +111,7 @@ def _awaits_update(resource: EtcdCluster, seen: Observed) -> bool:
     """
     members = {instance.number for instance in seen.instances if instance.member}
     allowed = ((seen.disruption_budget or {}).get("status") or {}).get("disruptionsAllowed")
-    return allowed == 0 and not members.issuperset(range(layout(resource, seen).replicas))
+    return allowed == 0 and not members.issuperset(range(seen.layout.replicas))
 
 
 def _await_unready_voter(seen: Observed, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
@@ -121,49 +121,41 @@ def _await_unready_voter(seen: Observed, roll: RollingUpdate[Instance], instance
     return None
 
 
-def _keep_readable(
-    resource: EtcdCluster, seen: Observed, roll: RollingUpdate[Instance], instance: Instance
-) -> Step | None:
+def _keep_readable(seen: Assessment, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
     """Block the restart of a member that may not be able to read its log with the version of the template."""
-    finding = may_start(resource, seen, instance)
+    finding = may_start(seen, instance)
     return None if finding is GOOD else roll.block(instance, f"{instance.name} {finding.why}.")
 
 
-def _keep_quorum(seen: Observed, roll: RollingUpdate[Instance], now: datetime, instance: Instance) -> Step | None:
+def _keep_quorum(seen: Assessment, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
     why = restart_refusal(seen, instance)
     if not why:
         return None
     down = [seen.instance_of(member) for member in seen.down]
-    if down and all(other and not outdated(seen, other) and is_returning(other, now) for other in down):
+    if down and all(other and not outdated(seen, other) and is_returning(other, seen.now) for other in down):
         names = ", ".join(other.name for other in down if other)
         return roll.wait(f"{names} was recreated and is starting.", requeue=MEMBERSHIP_POLL_SECONDS)
     return roll.block(instance, f"{why}.", with_problem=True)
 
 
-def _hand_over_leadership(
-    resource: EtcdCluster, seen: Observed, roll: RollingUpdate[Instance], instance: Instance
-) -> Step | None:
+def _hand_over_leadership(seen: Assessment, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
     if instance is not seen.leader or not [other for other in seen.healthy_voters if other is not instance]:
         return None
-    return hand_over(
-        resource, seen, instance, UPDATING, f"{roll.progress}; {instance.name} is the leader and is recreated last"
-    )
+    return hand_over(seen, instance, UPDATING, f"{roll.progress}; {instance.name} is the leader and is recreated last")
 
 
-def _leave_and_rejoin(
-    resource: EtcdCluster, seen: Observed, roll: RollingUpdate[Instance], instance: Instance
-) -> Step | None:
+def _leave_and_rejoin(seen: Assessment, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
     """With storage.medium Memory, a member leaves together with its pod, and joins again with the new one.
 
     The pod is evicted first: the budget then protects the other members, whose data a drain would delete with their
     pods. If the operator stops in between, `replace_lost_member` removes the member. With two voters that would lose
     the quorum, so the member is removed first, and `delete_removed_members` deletes its pod.
     """
-    if resource.spec.storage.medium != "Memory":
+    if seen.resource.spec.storage.medium != "Memory":
         return None
     assert instance.member is not None
     present = {other.number for other in seen.instances if other.member}
-    if not present.issuperset(range(resource.spec.size)):
+    if not present.issuperset(range(seen.resource.spec.size)):
         return PASS
     if why := removal_refusal(seen, instance.member):
         if len(seen.voters) == 1:
@@ -171,7 +163,7 @@ def _leave_and_rejoin(
         return roll.block(instance, f"{why}.", with_problem=True)
     if instance is seen.leader:
         return hand_over(
-            resource, seen, instance, UPDATING, f"{roll.progress}; {instance.name} is the leader and is recreated last"
+            seen, instance, UPDATING, f"{roll.progress}; {instance.name} is the leader and is recreated last"
         )
     message = (
         f"{roll.progress}; removing {instance.name}, because its data is deleted with its pod. It joins again with a "
@@ -180,7 +172,7 @@ def _leave_and_rejoin(
     keeps_quorum = Quorum.of(seen).while_restarting(healthy=instance.member not in seen.down).spare >= 0
     stopping = stop(instance, evicts=roll.evicts)
     first = (stopping,) if isinstance(stopping, Evict) and keeps_quorum else ()
-    return Step.wait(UPDATING, message, *first, remove(resource, seen, instance))
+    return Step.wait(UPDATING, message, *first, remove(seen, instance))
 
 
 def _stuck(instance: Instance) -> str:

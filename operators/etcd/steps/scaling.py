@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from operators.etcd.api.catalogue import Hazard, bug_of
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.facts.lifecycles import MemberState
 from operators.etcd.membership.quorum import addition_refusal, removal_refusal
 from operators.etcd.objects import names
 from operators.etcd.reasons import GROW_BLOCKED, REPLACING, SCALE_DOWN_BLOCKED
-from operators.etcd.state.observed import Instance, Observed
+from operators.etcd.state.observed import Instance
 from operators.etcd.steps import member_changes
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.version_change import running_version
@@ -27,22 +24,23 @@ etcd requires 5 s; one more because Kubernetes reports whole seconds.
 """
 
 
-def grow_by_one(resource: EtcdCluster, facts: Assessment, now: datetime) -> Step:
+def grow_by_one(seen: Assessment) -> Step:
     """Add the lowest missing number as a learner, which does not vote until it has caught up."""
-    number = facts.missing_number
-    return PASS if facts.members is None or number is None else _add(resource, facts, now, number)
+    number = seen.missing_number
+    return PASS if seen.members is None or number is None else _add(seen, number)
 
 
-def readd_replaced_member(resource: EtcdCluster, facts: Assessment, now: datetime) -> Step:
+def readd_replaced_member(seen: Assessment) -> Step:
     """While the spec cannot be applied, add a removed member again, so that the cluster keeps its size."""
-    number = min(facts.replaced_numbers, default=None)
-    if facts.spec_applies or facts.members is None or number is None:
+    number = min(seen.replaced_numbers, default=None)
+    if seen.spec_applies or seen.members is None or number is None:
         return PASS
-    return _add(resource, facts, now, number)
+    return _add(seen, number)
 
 
-def _add(resource: EtcdCluster, facts: Assessment, now: datetime, number: int) -> Step:
-    present = sum(1 for instance in facts.instances if instance.member)
+def _add(seen: Assessment, number: int) -> Step:
+    resource = seen.resource
+    present = sum(1 for instance in seen.instances if instance.member)
     name, goal = names.member_name(resource, number), f"Scaling from {present} to {resource.spec.size} members"
     if not resource.phase or resource.phase == CREATING:
         goal = f"{present} of {resource.spec.size} members are created"
@@ -51,72 +49,71 @@ def _add(resource: EtcdCluster, facts: Assessment, now: datetime, number: int) -
     elif present >= resource.spec.size:
         goal = "Replacing a member with a higher number"
     reason = {"": CREATING, CREATING: CREATING, DEGRADED: REPLACING}.get(resource.phase, SCALING)
-    if refusal := addition_refusal(facts) or _unsafe_addition(resource, facts):
+    if refusal := addition_refusal(seen) or _unsafe_addition(seen):
         message = f"{goal}; {name} is not added yet: {refusal}."
         return Step((), Progress.WAITING, GROW_BLOCKED, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
-    if remains := _remains(facts, facts.instance(number)):
+    if remains := _remains(seen, seen.instance(number)):
         return Step.wait(reason, f"{goal}; {name} is not added yet: {remains}.", requeue=MEMBERSHIP_POLL_SECONDS)
-    if (left := _unconnected_seconds(facts, now)) > 0:
+    if (left := _unconnected_seconds(seen)) > 0:
         message = (
             f"{goal}; adding {name} once all voters have been connected for {CONNECTED_SECONDS:g} s, as etcd requires."
         )
         return Step.wait(reason, message, requeue=left)
-    add = member_changes.add(resource, facts, number)
+    add = member_changes.add(seen, number)
     return Step.wait(reason, f"{goal}: adding {name} as a learner.", add)
 
 
-def shrink_by_one(resource: EtcdCluster, facts: Assessment, _now: datetime) -> Step:
+def shrink_by_one(seen: Assessment) -> Step:
     """Remove one surplus member: one that is down, or else the one with the highest number.
 
     The member is removed from etcd first; pod and volume follow (`layout`, `delete_removed_members`). A leader hands
     over the leadership before that, so that writes do not stop until the next election.
     """
-    surplus = [instance for instance in facts.instances if instance.member and instance.number >= resource.spec.size]
-    if facts.members is None:
+    resource = seen.resource
+    surplus = [instance for instance in seen.instances if instance.member and instance.number >= resource.spec.size]
+    if seen.members is None:
         return PASS
     # A missing member is added first, but a surplus one that is down is removed even before that.
-    if len(facts.members) <= resource.spec.size:
-        surplus = [instance for instance in surplus if instance.member in facts.down]
+    if len(seen.members) <= resource.spec.size:
+        surplus = [instance for instance in surplus if instance.member in seen.down]
     if not surplus:
         return PASS
-    instance = max(
-        surplus, key=lambda instance: (instance.member in facts.down and not instance.ready, instance.number)
-    )
+    instance = max(surplus, key=lambda instance: (instance.member in seen.down and not instance.ready, instance.number))
     assert instance.member is not None
-    goal = f"Scaling from {len(facts.members)} to {resource.spec.size} members"
-    if refusal := removal_refusal(facts, instance.member):
+    goal = f"Scaling from {len(seen.members)} to {resource.spec.size} members"
+    if refusal := removal_refusal(seen, instance.member):
         message = f"{goal}; {instance.name} is not removed yet: {refusal}."
         return Step((), Progress.WAITING, SCALE_DOWN_BLOCKED, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
-    if facts.leader is instance:
+    if seen.leader is instance:
         return member_changes.hand_over(
-            resource, facts, instance, SCALING, f"{goal}; {instance.name} is the leader and is to be removed"
+            seen, instance, SCALING, f"{goal}; {instance.name} is the leader and is to be removed"
         )
-    remove = member_changes.remove(resource, facts, instance)
+    remove = member_changes.remove(seen, instance)
     return Step.wait(SCALING, f"{goal}: removing {instance.name}.", remove)
 
 
-def _unsafe_addition(resource: EtcdCluster, facts: Assessment) -> str:
+def _unsafe_addition(seen: Assessment) -> str:
     """Return why the version of a new member makes it unsafe to add one; empty if it is safe."""
-    version = running_version(resource, facts)
-    unsafe = bug_of(version, Hazard.JOINING_WITH_AUTH) if version and facts.auth_enabled is not False else None
+    version = running_version(seen)
+    unsafe = bug_of(version, Hazard.JOINING_WITH_AUTH) if version and seen.auth_enabled is not False else None
     if unsafe is None:
         return ""
     return f"with {unsafe}, {unsafe.effect} ({unsafe.source}). Set spec.version to {unsafe.fixed} or later"
 
 
-def _remains(facts: Assessment, instance: Instance | None) -> str:
+def _remains(seen: Assessment, instance: Instance | None) -> str:
     """Describe what is left of a former member: a number is reused only with an empty volume."""
-    if instance is None or facts.member_states[instance.number] is not MemberState.REMOVED:
+    if instance is None or seen.member_states[instance.number] is not MemberState.REMOVED:
         return ""
     if instance.vacated or instance.volume_leaving:
         return "the volume of the former member still exists"
     return "the pod and the volume of the former member still exist"
 
 
-def _unconnected_seconds(seen: Observed, now: datetime) -> float:
+def _unconnected_seconds(seen: Assessment) -> float:
     """Return the time until every voter has run long enough for etcd to accept another member."""
     starts = (running_since(instance.pod_obj, names.CONTAINER) for instance in seen.healthy_voters)
     started = [at for at in starts if at is not None]
     if len(started) < 2:  # a single voter has no connections to wait for
         return 0.0
-    return CONNECTED_SECONDS - (now - max(started)).total_seconds()
+    return CONNECTED_SECONDS - (seen.now - max(started)).total_seconds()

@@ -13,12 +13,10 @@ Source: https://etcd.io/docs/v3.6/downgrades/downgrade_3_6/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from functools import partial
 
 from operators.etcd.api.catalogue import ETCD
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import MIN_VERSION_BEFORE, SUPPORTED, Version, dotted, upgrade_refusal
 from operators.etcd.client.commands import CancelDowngrade, EnableDowngrade
 from operators.etcd.facts.assessment import Assessment
@@ -32,7 +30,6 @@ from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL
 from shared.api.image import Image
 from shared.kubernetes.accessors import annotation
 from shared.runtime.plan import PASS, Step
-from shared.runtime.settings import Settings
 from shared.steps.rolling_update import template_image
 
 _FORMER_REPOSITORY = "etcd"
@@ -53,9 +50,10 @@ class Hold:
     refused: bool = False
 
 
-def hold(resource: EtcdCluster, seen: Observed) -> Hold | None:
+def hold(seen: Assessment) -> Hold | None:
     """Return why the members must not run the version of the spec yet; None if they may."""
-    running, target = running_version(resource, seen), resource.version
+    resource = seen.resource
+    running, target = running_version(seen), resource.version
     if running is None or not begun(resource, seen):
         return None
     cluster = _cluster_version(seen)
@@ -63,7 +61,7 @@ def hold(resource: EtcdCluster, seen: Observed) -> Hold | None:
         same = target.series == running.series
         why = f"No quorum of members reports the version of the cluster, so that it keeps {running}. {_LATER}"
         return None if same else Hold(why)
-    if refused := _refusal(resource, seen, cluster):
+    if refused := _refusal(seen, cluster):
         return Hold(refused, refused=True)
     if target.series < cluster.series:
         why = objection(resource, seen, partial(_is_healthy_voter, seen)) or "it is not enabled in etcd yet"
@@ -71,14 +69,14 @@ def hold(resource: EtcdCluster, seen: Observed) -> Hold | None:
     if target.series == running.series:  # decided before, with evidence about every member
         return None
     if target.series > cluster.series:
-        return _unproven_upgrade(resource, seen, target)
-    return _unproven_downgrade(resource, seen, target)
+        return _unproven_upgrade(seen, target)
+    return _unproven_downgrade(seen, target)
 
 
-def _refusal(resource: EtcdCluster, seen: Observed, cluster: Version) -> str:
+def _refusal(seen: Assessment, cluster: Version) -> str:
     """Return why etcd does not support the change from the version of the cluster to that of the spec."""
-    target = resource.version
-    if target.series < cluster.series and resource.spec.storage.medium == "Memory":
+    target = seen.resource.version
+    if target.series < cluster.series and seen.resource.spec.storage.medium == "Memory":
         return (
             f"{target} is below {dotted(cluster.series)}, the current version of the cluster: etcd lets no member join "
             "during a downgrade, and with storage.medium Memory every member would have to join again. Set a version "
@@ -87,12 +85,13 @@ def _refusal(resource: EtcdCluster, seen: Observed, cluster: Version) -> str:
     return upgrade_refusal(_reported(seen), cluster, target)
 
 
-def _unproven_upgrade(resource: EtcdCluster, seen: Observed, target: Version) -> Hold | None:
+def _unproven_upgrade(seen: Assessment, target: Version) -> Hold | None:
     """Require a version and a log of every member that the target can follow.
 
     If a downgrade is reverted, its first pod may not start. What the pod would run is then the only version in addition
     to the target that may have written to its data.
     """
+    resource = seen.resource
     reverts = ran_later(resource, (target.major, target.minor - 1))
     least = MIN_VERSION_BEFORE.get(target.series, Version(0, 0, 0))
     if why := objection(resource, seen, partial(_has_version, least, reverts)):
@@ -106,11 +105,11 @@ def _unproven_upgrade(resource: EtcdCluster, seen: Observed, target: Version) ->
     return None
 
 
-def _unproven_downgrade(resource: EtcdCluster, seen: Observed, target: Version) -> Hold | None:
+def _unproven_downgrade(seen: Assessment, target: Version) -> Hold | None:
     """Require that every member has converted its data; the revert of an upgrade needs no conversion."""
-    if not seen.downgrade_target and not ran_later(resource, target.series):
+    if not seen.downgrade_target and not ran_later(seen.resource, target.series):
         return None
-    if why := objection(resource, seen, partial(_is_converted, target)):
+    if why := objection(seen.resource, seen, partial(_is_converted, target)):
         return Hold(f"A downgrade to {target} needs the converted data of every member: {why}. {_LATER}")
     return None
 
@@ -134,7 +133,7 @@ def _is_converted(target: Version, instance: Instance) -> Finding:
     return GOOD if Version.parse(storage).series <= target.series else bad(f"still has data in the format of {storage}")
 
 
-def running_version(resource: EtcdCluster, seen: Observed) -> Version | None:
+def running_version(seen: Assessment) -> Version | None:
     """Return the version that the template of the StatefulSet starts; None if nothing is known.
 
     Without a StatefulSet, the images of pods show it, or else the status. An image whose tag is no version was started
@@ -142,7 +141,7 @@ def running_version(resource: EtcdCluster, seen: Observed) -> Version | None:
     """
     noted = _parsed(annotation(seen.stateful_set, VERSION)) if seen.stateful_set is not None else None
     image = _running_image(seen)
-    return noted or (_tagged(image) if image else None) or max(_reported(seen), default=resource.recorded_version)
+    return noted or (_tagged(image) if image else None) or max(_reported(seen), default=seen.resource.recorded_version)
 
 
 def _running_image(seen: Observed) -> str | None:
@@ -153,33 +152,33 @@ def _running_image(seen: Observed) -> str | None:
     return min(images, key=lambda image: _tagged(image) or Version(0, 0, 0), default=None)
 
 
-def image(settings: Settings, resource: EtcdCluster, seen: Observed) -> str:
+def image(seen: Assessment) -> str:
     """Return the image of the members.
 
     The default repository was another one in earlier releases of the operator. Members that run the same version from
     there keep it: an upgrade of the operator restarts no member.
     """
-    if settings.image_repository == ETCD.image:
-        former = resource.image_reference(_FORMER_REPOSITORY)
+    if seen.settings.image_repository == ETCD.image:
+        former = seen.resource.image_reference(_FORMER_REPOSITORY)
         if _running_image(seen) == former:
             return former
-    return resource.image_reference(settings.image_repository)
+    return seen.resource.image_reference(seen.settings.image_repository)
 
 
-def permitted(resource: EtcdCluster, seen: Observed) -> EtcdCluster:
-    """Return the resource with the version and image that run, while those of the spec are not permitted."""
-    if hold(resource, seen) is None:
-        return resource
-    update = {"image": _running_image(seen), "version": str(running_version(resource, seen))}
-    return resource.changed_to(update)
+def permitted(seen: Assessment) -> Assessment:
+    """Return the view with the version and image that run in the spec, while those of the spec are not permitted."""
+    if hold(seen) is None:
+        return seen
+    update = {"image": _running_image(seen), "version": str(running_version(seen))}
+    return replace(seen, resource=seen.resource.changed_to(update))
 
 
-def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime) -> Step:
+def refuse_unsafe_upgrade(seen: Assessment) -> Step:
     """Report a version that the members must not run, or not yet.
 
     The members keep what runs. The other parts of a change that waits continue: some may resolve it.
     """
-    waiting = hold(resource, seen)
+    waiting = hold(seen)
     if waiting is None:
         return PASS
     if waiting.refused:
@@ -187,34 +186,36 @@ def refuse_unsafe_upgrade(resource: EtcdCluster, seen: Observed, _now: datetime)
     return Step.progressing(UPGRADE_BLOCKED, waiting.why, warning=True, requeue=BLOCKED_POLL_SECONDS)
 
 
-def change_downgrade(resource: EtcdCluster, seen: Assessment, _now: datetime) -> Step:
+def change_downgrade(seen: Assessment) -> Step:
     """Enable etcd's downgrade to the series of the spec, or cancel one to another series.
 
     etcd checks the versions of all members for it. Members that are down, or a learner, would prevent that.
     """
-    cluster, target, enabled = _cluster_version(seen), resource.version, seen.downgrade_target
+    cluster, target, enabled = _cluster_version(seen), seen.resource.version, seen.downgrade_target
     if cluster is None:
         return PASS
     if enabled and Version.parse(enabled).series != target.series:
         below = dotted(Version.parse(enabled).series)
         message = f"spec.version is {target}: cancelling the downgrade of the cluster to {below}."
         return Step.wait(DOWNGRADING, message, CancelDowngrade(seen.endpoints, seen.secrets.access))
-    if target.series >= cluster.series or _refusal(resource, seen, cluster):
+    if target.series >= cluster.series or _refusal(seen, cluster):
         return PASS
     change = f"Downgrade from {dotted(cluster.series)} to {dotted(target.series)}"
     if enabled:
         message = f"{change}: waiting until the cluster runs as {dotted(target.series)}."
         return Step.wait(DOWNGRADING, message, requeue=MEMBERSHIP_POLL_SECONDS)
-    if objection(resource, seen, partial(_is_healthy_voter, seen)):  # `hold` reports it
+    if objection(seen.resource, seen, partial(_is_healthy_voter, seen)):  # `hold` reports it
         return PASS
     call = EnableDowngrade(seen.endpoints, seen.secrets.access, dotted(target.series))
     return Step.wait(DOWNGRADING, f"{change}: enabling it in etcd.", call, requeue=MEMBERSHIP_POLL_SECONDS)
 
 
-def may_start(resource: EtcdCluster, seen: Observed, instance: Instance) -> Finding:
+def may_start(seen: Assessment, instance: Instance) -> Finding:
     """Return what is known about whether a member can start as the version of the template."""
-    running = running_version(resource, seen)
-    return GOOD if running is None or not begun(resource, seen) else readable(resource, instance, running.series)
+    running = running_version(seen)
+    return (
+        GOOD if running is None or not begun(seen.resource, seen) else readable(seen.resource, instance, running.series)
+    )
 
 
 def _is_healthy_voter(seen: Observed, instance: Instance) -> Finding:

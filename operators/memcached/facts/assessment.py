@@ -13,55 +13,50 @@ from operators.memcached.state.observed import Observed, Workload
 from shared.kubernetes.kinds import STATEFUL_SET
 from shared.kubernetes.pods import Pod
 from shared.pki.stores import fingerprint
+from shared.runtime.settings import Settings
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPDATING
 from shared.status.reasons import Reason
+from shared.steps.view import View
 
 
 @dataclass(frozen=True)
-class Assessment:
-    """Facts derived from a resource and its observed state.
-
-    Attributes:
-        resource: the Memcached.
-        observed: owned objects, pods, Secrets and served certificates.
-    """
-
-    resource: Memcached
-    observed: Observed
+class Assessment(Observed, View[Memcached, Settings]):
+    """The observed servers, and the facts that follow from them and from the spec."""
 
     @cached_property
     def summary(self) -> str:
         """Number of ready servers, as the start of a message, without a period."""
-        return f"{len(self.observed.workload.ready)} of {self.resource.spec.size} servers are ready"
+        return f"{len(self.workload.ready)} of {self.resource.spec.size} servers are ready"
 
     @cached_property
     def all_ready(self) -> bool:
         """Whether exactly `spec.size` servers run, all of them ready and none outdated."""
-        workload = self.observed.workload
+        workload = self.workload
         return len(workload.current) == len(workload.ready) == self.resource.spec.size and workload.outdated <= 0
 
     @cached_property
     def settled(self) -> bool:
         """Whether the servers match the spec."""
         # Edits by other clients, such as an annotation, also raise the workload's generation: the servers stay current.
-        rolled_out = self.observed.workload.rolled_out
+        rolled_out = self.workload.rolled_out
         return (rolled_out or (self.resource.phase == RUNNING and not self.resource.changed)) and self.all_ready
 
-    def pause(self, now: datetime) -> Pause:
+    @cached_property
+    def pause(self) -> Pause:
         """Return the pause of a rolling update after each server: the longest one, if none in progress may continue."""
-        limit, workload = self.resource.spec.update_strategy.pause_seconds, self.observed.workload
+        limit, workload = self.resource.spec.update_strategy.pause_seconds, self.workload
         if workload.outdated <= 0:  # by the last status: a changed pause must not hide the update in progress
             return Pause(limit)
-        ages = {name: max(0.0, (now - since).total_seconds()) for name, since in workload.ready_since.items()}
-        traffic = self.observed.traffic
+        ages = {name: max(0.0, (self.now - since).total_seconds()) for name, since in workload.ready_since.items()}
+        traffic = self.traffic
         servers = [Filling(pod.name, ages.get(pod.name, 0.0), traffic.get(pod.name)) for pod in workload.ready]
         return pause(limit, workload.pause, servers)
 
     @cached_property
     def serving_workload(self) -> Workload:
         """Workload that clients use: during a change of `spec.workload` the former one, until the new one is ready."""
-        former = self.observed.former
-        return self.observed.workload if former is None or self.all_ready else former
+        former = self.former
+        return self.workload if former is None or self.all_ready else former
 
     @cached_property
     def servers(self) -> tuple[str, ...]:
@@ -87,11 +82,11 @@ class Assessment:
     @cached_property
     def servers_with_old_certificate(self) -> tuple[Pod, ...]:
         """Ready servers that were inspected and do not serve the certificate in the Secret, as far as is known."""
-        served, current = self.observed.served_certificates, self.observed.secrets.fingerprint
+        served, current = self.served_certificates, self.secrets.fingerprint
         is_recorded = current == self.resource.certificate  # an inspection that failed has then another purpose
         return tuple(
             pod
-            for pod in self.observed.workload.ready
+            for pod in self.workload.ready
             if pod.name in served
             and served[pod.name].fingerprint != current
             and not (is_recorded and served[pod.name].error)
@@ -100,16 +95,16 @@ class Assessment:
     @cached_property
     def served_until(self) -> datetime | None:
         """Time at which the first certificate that servers serve ends; None without TLS, or if it is unknown."""
-        secrets, served = self.observed.secrets, self.observed.served_certificates
+        secrets, served = self.secrets, self.served_certificates
         period = secrets.validity.get(server_secret(self.resource))
         recorded = period.ends if period and secrets.fingerprint == self.resource.certificate else None
-        reports = (served.get(pod.name) for pod in self.observed.workload.ready)
+        reports = (served.get(pod.name) for pod in self.workload.ready)
         return min((end for each in reports if (end := each.ends if each else recorded)), default=None)
 
     @cached_property
     def refreshable_servers(self) -> frozenset[str]:
         """Names of the servers that mount the certificate of the spec, or its copy: others would not load it."""
-        return self.observed.workload.mounting(self.observed.secrets.mounts or server_secret(self.resource))
+        return self.workload.mounting(self.secrets.mounts or server_secret(self.resource))
 
     @cached_property
     def successor_loads_from(self) -> datetime | None:
@@ -117,29 +112,32 @@ class Assessment:
 
         None if there is no such CA, or if no server verifies clients.
         """
-        secrets = self.observed.secrets
+        secrets = self.secrets
         return secrets.trusted_from if secrets.successor and self.resource.spec.needs_client_certificate else None
 
-    def servers_without_successor(self, now: datetime) -> tuple[Pod, ...]:
+    @cached_property
+    def servers_without_successor(self) -> tuple[Pod, ...]:
         """Return ready servers that may not trust the CA yet that does not sign yet, or cannot be inspected."""
-        since, served = self.successor_loads_from, self.observed.served_certificates
+        since, served = self.successor_loads_from, self.served_certificates
         if since is None:
             return ()
         loaded = {
-            name: not report.error and report.age <= (now - since).total_seconds() for name, report in served.items()
+            name: not report.error and report.age <= (self.now - since).total_seconds()
+            for name, report in served.items()
         }
-        return tuple(pod for pod in self.observed.workload.ready if not loaded.get(pod.name))
+        return tuple(pod for pod in self.workload.ready if not loaded.get(pod.name))
 
-    def informed(self, now: datetime) -> str:
+    @cached_property
+    def informed(self) -> str:
         """Return the fingerprint of the CA that does not sign yet, if every server trusts it; else an empty string."""
-        successor = self.observed.secrets.successor
+        successor = self.secrets.successor
         if successor is None:
             return ""
         if self.resource.spec.needs_client_certificate and not (
             self.successor_loads_from is not None
             and self.all_ready
-            and self.observed.former is None
-            and not self.servers_without_successor(now)
+            and self.former is None
+            and not self.servers_without_successor
         ):
             return ""
         return fingerprint(successor)
@@ -147,21 +145,21 @@ class Assessment:
     @cached_property
     def servers_with_old_users(self) -> tuple[Pod, ...]:
         """Ready servers that were inspected and do not accept all users in the Secret."""
-        accepted = self.observed.accepted_users
-        return tuple(pod for pod in self.observed.workload.ready if pod.name in accepted and not accepted[pod.name].all)
+        accepted = self.accepted_users
+        return tuple(pod for pod in self.workload.ready if pod.name in accepted and not accepted[pod.name].all)
 
     @cached_property
     def servers_with_unproven_users(self) -> tuple[Pod, ...]:
         """Ready servers that accept all users in the Secret, and may accept others."""
-        accepted = self.observed.accepted_users
-        ready = self.observed.workload.ready
+        accepted = self.accepted_users
+        ready = self.workload.ready
         return tuple(pod for pod in ready if pod.name in accepted and accepted[pod.name].all > accepted[pod.name].only)
 
     @cached_property
     def accepts_users(self) -> bool:
         """Whether all servers accept the users in the Secret, by the last inspection or by the record of an earlier."""
-        is_inspected = bool(self.observed.accepted_users) and self.settled
-        is_recorded = self.loaded_users in ("", self.observed.secrets.users_digest)
+        is_inspected = bool(self.accepted_users) and self.settled
+        is_recorded = self.loaded_users in ("", self.secrets.users_digest)
         return (is_recorded or is_inspected) and not self.servers_with_old_users
 
     @cached_property
@@ -169,7 +167,7 @@ class Assessment:
         """Digest of the users file that all servers have loaded, or had last; empty without authentication."""
         if self.resource.spec.auth is None:
             return ""
-        secrets = self.observed.secrets
+        secrets = self.secrets
         is_current = self.settled and not (self.servers_with_old_users or self.servers_with_unproven_users)
         return secrets.users_digest if is_current and secrets.users else self.resource.users_digest
 
@@ -179,10 +177,10 @@ class Assessment:
 
         An operation keeps its reason until it completes. Without an operation, missing servers mean Degraded.
         """
-        resource, workload, before = self.resource, self.observed.workload, self.resource.phase
+        resource, workload, before = self.resource, self.workload, self.resource.phase
         if before in ("", CREATING):
             return CREATING
-        if self.observed.former is not None or workload.outdated > 0 or before == UPDATING:
+        if self.former is not None or workload.outdated > 0 or before == UPDATING:
             return UPDATING
         if before == SCALING:
             return SCALING

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import server_secret
 from operators.memcached.reasons import SERVERS_NOT_READY
@@ -14,38 +11,39 @@ from shared.status.phases import CREATING
 from shared.status.reasons import REDUNDANCY_REDUCED, REDUNDANT, SERVED
 
 
-def assess(resource: Memcached, facts: Assessment, now: datetime) -> Health:
+def assess(seen: Assessment) -> Health:
     """Return the health of a Memcached."""
-    available = _available(resource, facts, now)
-    return Health(available, _degraded(resource, facts) if available.holds else health.not_served(), _observed(facts))
+    available = _available(seen)
+    return Health(available, _degraded(seen) if available.holds else health.not_served(), _observed(seen))
 
 
-def _available(resource: Memcached, facts: Assessment, now: datetime) -> Finding:
+def _available(seen: Assessment) -> Finding:
     """Return whether every server that clients use is ready, each holds its own part of the keys, and accepted."""
+    resource = seen.resource
     if resource.spec.size == 0:
         return Finding(True, SERVED, "Scaled to zero: no servers run.")
-    if not facts.servers and resource.phase in ("", CREATING):
+    if not seen.servers and resource.phase in ("", CREATING):
         return health.not_created()
-    if not facts.serving_workload.ready:
+    if not seen.serving_workload.ready:
         return Finding(False, SERVERS_NOT_READY, "No server is ready.")
-    if unready := facts.unready_servers:
+    if unready := seen.unready_servers:
         return Finding(
             False, SERVERS_NOT_READY, f"{listed(unready)}: in the list of servers that clients use, but not ready."
         )
-    if ended := health.certificate_ended(server_secret(resource), facts.served_until, now):
+    if ended := health.certificate_ended(server_secret(resource), seen.served_until, seen.now):
         return ended
     return Finding(True, SERVED, "Every server in the list that clients use is ready.")
 
 
-def _degraded(resource: Memcached, facts: Assessment) -> Finding:
+def _degraded(seen: Assessment) -> Finding:
     """Return whether fewer servers than requested share the load."""
-    ready, size = len(facts.serving_workload.ready), resource.spec.size
+    ready, size = len(seen.serving_workload.ready), seen.resource.spec.size
     if ready < size:
         return Finding(True, REDUNDANCY_REDUCED, f"{ready} of {size} servers are ready.")
     return Finding(False, REDUNDANT, f"All {size} servers are ready.")
 
 
-def _observed(facts: Assessment) -> Finding:
+def _observed(seen: Assessment) -> Finding:
     """Return whether the operator reaches the servers; it connects only after a change of a certificate or users."""
-    reports = (facts.observed.served_certificates, facts.observed.accepted_users)
+    reports = (seen.served_certificates, seen.accepted_users)
     return health.observed({name: report.error for each in reports for name, report in each.items() if report.error})

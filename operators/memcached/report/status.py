@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from operators.memcached.api.catalogue import lowest
-from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import COMPONENT
@@ -14,7 +12,6 @@ from operators.memcached.steps import connection_secret
 from shared.api.image import Image
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
-from shared.runtime.settings import Settings
 from shared.status.progress import Work
 from shared.steps import connection
 
@@ -22,10 +19,11 @@ MAX_IMAGES = 32
 """Maximum number of running images in the status; more than two run only if nodes have pulled different ones."""
 
 
-def report(settings: Settings, resource: Memcached, facts: Assessment, phase: str) -> Obj:
+def report(seen: Assessment, phase: str) -> Obj:
     """Return the whole status, without conditions."""
-    workload, image = facts.serving_workload, resource.spec.image_reference(settings.image_repository)
-    own = owner(resource, settings.operator)
+    resource = seen.resource
+    workload, image = seen.serving_workload, resource.spec.image_reference(seen.settings.image_repository)
+    own = owner(resource, seen.settings.operator)
     found: Obj = {
         "phase": phase,
         "replicas": len(workload.current),
@@ -34,25 +32,25 @@ def report(settings: Settings, resource: Memcached, facts: Assessment, phase: st
         "image": image,
         "version": _version(image),
         "nodes": [pod.name for pod in workload.current],
-        "servers": list(facts.servers),
+        "servers": list(seen.servers),
         # The one that clients use: a spec that sets none again before the new one is ready cancels the change.
-        "workload": (workload if resource.spec.workload else facts.observed.workload).kind.name,
+        "workload": (workload if resource.spec.workload else seen.workload).kind.name,
     }
-    images = dict(sorted(facts.observed.server_images.items())[:MAX_IMAGES])
+    images = dict(sorted(seen.server_images.items())[:MAX_IMAGES])
     checked = {
         "serverVersion": lowest(images.values()),
         "serverImages": images,
-        "certificate": _certificate(resource, facts),
-        "users": facts.loaded_users,
+        "certificate": _certificate(seen),
+        "users": seen.loaded_users,
     }
-    present = connection_secret.connection(resource, facts)
-    found |= connection.status(own, COMPONENT, present, facts.observed.connection, resource.reported)
+    present = connection_secret.connection(seen)
+    found |= connection.status(own, COMPONENT, present, seen.connection, resource.reported)
     return found | {name: value for name, value in checked.items() if value}
 
 
-def work(resource: Memcached, facts: Assessment, _now: datetime) -> Iterator[Work]:
+def work(seen: Assessment) -> Iterator[Work]:
     """Yield the servers that are not ready yet, and those of an earlier template."""
-    workload, size = facts.observed.workload, resource.spec.size
+    workload, size = seen.workload, seen.resource.spec.size
     yield Work("Servers", len(workload.ready), size)
     yield Work("Pods", workload.updated, workload.updated + max(workload.outdated, 0))
 
@@ -64,13 +62,13 @@ def _version(image: str) -> str:
         return ""
 
 
-def _certificate(resource: Memcached, facts: Assessment) -> str:
+def _certificate(seen: Assessment) -> str:
     """Return the fingerprint that all servers serve, or last served; empty without TLS."""
-    if not resource.spec.encrypts:
+    if not seen.resource.spec.encrypts:
         return ""
-    secrets, is_complete = facts.observed.secrets, not facts.observed.workload.speaking(tls=False)
+    secrets, is_complete = seen.secrets, not seen.workload.speaking(tls=False)
     return (
         secrets.fingerprint
-        if facts.all_ready and is_complete and not facts.servers_with_old_certificate and secrets.pair
-        else resource.certificate
+        if seen.all_ready and is_complete and not seen.servers_with_old_certificate and secrets.pair
+        else seen.resource.certificate
     )

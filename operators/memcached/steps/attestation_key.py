@@ -6,21 +6,20 @@ client that reaches a sidecar could guess passwords.
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import attestation_secret, owner
 from operators.memcached.objects.pod import ATTESTATION_KEY, COMPONENT
 from shared.kubernetes.kinds import SECRET
 from shared.runtime.plan import PASS, Step, WriteSecret
-from shared.runtime.settings import Settings
 
 
-def keep_attestation_key(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def keep_attestation_key(seen: Assessment) -> Step:
     """Create the Secret with the key, before the servers that mount it."""
-    secrets, name = facts.observed.secrets, attestation_secret(resource)
-    if resource.spec.auth is None or not settings.write_secrets or secrets.attestation_key:
+    resource = seen.resource
+    secrets, name = seen.secrets, attestation_secret(resource)
+    if resource.spec.auth is None or not seen.settings.write_secrets or secrets.attestation_key:
         return PASS
-    made = owner(resource, settings.operator).object(SECRET, name, component=COMPONENT, data={}) | {"type": "Opaque"}
+    made = owner(resource, seen.settings.operator).object(SECRET, name, component=COMPONENT, data={}) | {
+        "type": "Opaque"
+    }
     return Step.do(WriteSecret(made, secrets.found.get(name), token=ATTESTATION_KEY))

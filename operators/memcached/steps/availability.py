@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.facts.pause import CHECK_INTERVAL_SECONDS
 from operators.memcached.reasons import (
@@ -26,81 +25,82 @@ UNCREATED_SECONDS = 15.0
 """Time without Ready after which pods that a StatefulSet has not created are reported."""
 
 
-def report_failing_server(resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def report_failing_server(seen: Assessment) -> Step:
     """Report why Kubernetes cannot create or start servers."""
-    workload = facts.observed.workload
+    workload = seen.workload
     if workload.replica_failure:
-        message = f"{facts.summary}. Kubernetes rejects new pods: {workload.replica_failure}"
+        message = f"{seen.summary}. Kubernetes rejects new pods: {workload.replica_failure}"
         return Step.progressing(PODS_REFUSED, message, warning=True)
-    failing = [pod for pod in workload.current if pod.is_failing(now)]
+    failing = [pod for pod in workload.current if pod.is_failing(seen.now)]
     if failing:
         reason = IMAGE_PULL_FAILED if any(pod.lacks_image for pod in failing) else SERVER_FAILING
         problems = " ".join(grouped({pod.name: pod.hindrance for pod in failing}, len(workload.current)))
-        return Step.progressing(reason, f"{facts.summary}. {problems}", warning=True)
+        return Step.progressing(reason, f"{seen.summary}. {problems}", warning=True)
     if missing := workload.uncreated:
-        ready = condition(resource.obj, READY)
+        ready = condition(seen.resource.obj, READY)
         since = ready.get("lastTransitionTime") if ready.get("status") != "True" else None
-        left = UNCREATED_SECONDS - ((now - datetime.fromisoformat(since)).total_seconds() if since else 0.0)
+        left = UNCREATED_SECONDS - ((seen.now - datetime.fromisoformat(since)).total_seconds() if since else 0.0)
         if left > 0:
             return Step(requeue=left)
         message = (
-            f"{facts.summary}. Kubernetes has not created {missing} of the pods: kubectl describe statefulset "
-            f"{resource.name} names the reason."
+            f"{seen.summary}. Kubernetes has not created {missing} of the pods: kubectl describe statefulset "
+            f"{seen.resource.name} names the reason."
         )
         return Step.progressing(PODS_REFUSED, message, warning=True)
-    waits = [seconds for pod in workload.current if (seconds := pod.seconds_to_schedule(now))]
+    waits = [seconds for pod in workload.current if (seconds := pod.seconds_to_schedule(seen.now))]
     return Step(requeue=min(waits)) if waits else PASS
 
 
-def wait_for_servers(resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def wait_for_servers(seen: Assessment) -> Step:
     """Wait until all servers are up to date and ready, and surplus servers are deleted."""
-    if facts.settled:
+    if seen.settled:
         return PASS
-    size, workload, former = resource.spec.size, facts.observed.workload, facts.observed.former
+    size, workload, former = seen.resource.spec.size, seen.workload, seen.former
     present, ready = len(workload.current), len(workload.ready)
-    reason, requeue = SWITCHING_WORKLOAD if former is not None else facts.operation, None
+    reason, requeue = SWITCHING_WORKLOAD if former is not None else seen.operation, None
     if former is not None:
         message = (
-            f"Changing from a {former.kind} to a {workload.kind}: {facts.summary} in the {workload.kind}. Clients use "
+            f"Changing from a {former.kind} to a {workload.kind}: {seen.summary} in the {workload.kind}. Clients use "
             f"the {former.kind} until all are ready."
         )
     elif workload.outdated > 0:
         message = f"Rolling update: {workload.updated} of {size} servers are updated, and {ready} are ready."
-        if waits_for := facts.pause(now).waits_for:
+        if waits_for := seen.pause.waits_for:
             message, requeue = f"{message} {waits_for}.", CHECK_INTERVAL_SECONDS
     elif present > size:
         message = f"Removing surplus servers: {present} servers run, and the desired number is {size}."
     elif present == ready == size:
-        message = f"{facts.summary}. Waiting for the {workload.kind} controller to observe the change."
+        message = f"{seen.summary}. Waiting for the {workload.kind} controller to observe the change."
     elif reason == SCALING:
-        message = f"Scaling to {size} servers: {facts.summary}."
+        message = f"Scaling to {size} servers: {seen.summary}."
     elif reason == UPDATING:
-        message = f"Rolling update: {facts.summary}."
+        message = f"Rolling update: {seen.summary}."
     elif reason == DEGRADED:
-        message = f"{facts.summary}. Kubernetes restarts or replaces the others."
+        message = f"{seen.summary}. Kubernetes restarts or replaces the others."
     else:
-        message = f"Creating the servers: {facts.summary}."
+        message = f"Creating the servers: {seen.summary}."
     return Step.progressing(reason, message, warning=reason == DEGRADED, requeue=requeue)
 
 
-def phase(_resource: Memcached, facts: Assessment, verdict: Verdict) -> str:
+def phase(seen: Assessment, verdict: Verdict) -> str:
     """Return `status.phase`."""
     if verdict.reason in (RELOADING_USERS, REFRESHING_CERTIFICATES, RESIZING):
         return RUNNING
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
-    return settled.get(verdict.progress) or facts.operation
+    return settled.get(verdict.progress) or seen.operation
 
 
-def summary(resource: Memcached, facts: Assessment) -> str:
+def summary(seen: Assessment) -> str:
     """Return the message of a resource that matches the spec."""
-    return "Scaled to zero: no servers run." if resource.spec.size == 0 else f"{facts.summary}."
+    return "Scaled to zero: no servers run." if seen.resource.spec.size == 0 else f"{seen.summary}."
 
 
-def serves_all(resource: Memcached, facts: Assessment) -> bool:
+def serves_all(seen: Assessment) -> bool:
     """Return whether `spec.size` servers are ready, outdated or not."""
-    return len(facts.observed.workload.ready) == resource.spec.size
+    return len(seen.workload.ready) == seen.resource.spec.size
 
 
-def pauses(resource: Memcached) -> float:
+def pauses(seen: Assessment) -> float:
     """Return the seconds that a rolling update pauses after each server."""
-    return float(resource.spec.size * resource.spec.update_strategy.pause_seconds)
+    spec = seen.resource.spec
+    return float(spec.size * spec.update_strategy.pause_seconds)

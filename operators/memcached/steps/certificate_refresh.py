@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
-from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import server_hosts, server_secret
 from operators.memcached.reasons import REFRESHING_CERTIFICATES
@@ -19,41 +17,42 @@ from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
 
 
-def refresh_certificates(resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def refresh_certificates(seen: Assessment) -> Step:
     """Send refresh_certs to servers that do not serve the certificate in the Secret, or do not trust its next CA.
 
     Nothing that is wrong with the spec stops it: a certificate that is renewed and not loaded expires. Only a
     certificate that clients do not accept is never loaded; servers then keep the former one.
     """
-    period = facts.observed.secrets.validity.get(server_secret(resource))
-    if period is not None and not period.includes(now):
+    period = seen.secrets.validity.get(server_secret(seen.resource))
+    if period is not None and not period.includes(seen.now):
         return PASS
 
     def refreshable(servers: Sequence[Pod]) -> tuple[Pod, ...]:
-        return tuple(pod for pod in servers if pod.name in facts.refreshable_servers)
+        return tuple(pod for pod in servers if pod.name in seen.refreshable_servers)
 
-    if stale := refreshable(facts.servers_with_old_certificate):
-        return _refresh(resource, facts, stale, "serve the certificate in the Secret")
-    since = facts.successor_loads_from
+    if stale := refreshable(seen.servers_with_old_certificate):
+        return _refresh(seen, stale, "serve the certificate in the Secret")
+    since = seen.successor_loads_from
     if since is None:
         return PASS
-    if now < since:  # the kubelet may not have updated the files
-        return Step(requeue=max((since - now).total_seconds(), 1.0))
-    if unaware := refreshable(facts.servers_without_successor(now)):
-        return _refresh(resource, facts, unaware, "trust the next certificate authority")
+    if seen.now < since:  # the kubelet may not have updated the files
+        return Step(requeue=max((since - seen.now).total_seconds(), 1.0))
+    if unaware := refreshable(seen.servers_without_successor):
+        return _refresh(seen, unaware, "trust the next certificate authority")
     return PASS
 
 
-def _refresh(resource: Memcached, facts: Assessment, stale: Sequence[Pod], done: str) -> Step:
+def _refresh(seen: Assessment, stale: Sequence[Pod], done: str) -> Step:
     """Refresh servers that were not refreshed within the interval.
 
     Args:
         stale: servers to refresh.
         done: state of the others, such as "serve the certificate in the Secret".
     """
-    observed, ready = facts.observed, len(facts.observed.workload.ready)
+    resource = seen.resource
+    ready = len(seen.workload.ready)
     unknown = ServedCertificate(error="it was not inspected yet")
-    reports = [(pod, observed.served_certificates.get(pod.name, unknown)) for pod in stale]
+    reports = [(pod, seen.served_certificates.get(pod.name, unknown)) for pod in stale]
     due = tuple(
         (pod.name, pod.address)
         for pod, report in reports
@@ -66,8 +65,8 @@ def _refresh(resource: Memcached, facts: Assessment, stale: Sequence[Pod], done:
         message = f"{progress}. {name} cannot be inspected: {error}."
     else:
         message = f"{progress}. The kubelet updates the files within two minutes; then the servers reload them."
-    port = observed.workload.port or resource.spec.container_port
-    call = RefreshCertificates(due, port, observed.secrets, resource.certificate, server_hosts(resource))
+    port = seen.workload.port or resource.spec.container_port
+    call = RefreshCertificates(due, port, seen.secrets, resource.certificate, server_hosts(resource))
     actions = (call,) if due else ()
     return Step(
         actions,

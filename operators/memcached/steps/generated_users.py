@@ -6,9 +6,8 @@ check each line, so that clients with either password connect.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import owner, users_secret
 from operators.memcached.objects.pod import COMPONENT, USERS_KEY
@@ -16,7 +15,6 @@ from operators.memcached.security.secrets import MAX_LINE_BYTES, MAX_USERS
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.secrets import content_of
 from shared.runtime.plan import PASS, Step
-from shared.runtime.settings import Settings
 from shared.steps import connection
 from shared.steps.passwords import ROTATE, GeneratedPassword
 
@@ -27,12 +25,13 @@ OVERLAP = timedelta(minutes=10)
 """Time for which a former password stays valid after a rotation, as for Redis."""
 
 
-def provide_users(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def provide_users(seen: Assessment) -> Step:
     """Keep the Secret with the generated users file, which servers load without a restart."""
+    resource = seen.resource
     if resource.spec.auth is None or resource.spec.auth.secret_name:
         return PASS
-    own, secret = owner(resource, settings.operator), facts.observed.secrets.found.get(users_secret(resource))
-    user, password = connection.known_credentials(own, COMPONENT, facts.observed.connection)
+    own, secret = owner(resource, seen.settings.operator), seen.secrets.found.get(users_secret(resource))
+    user, password = connection.known_credentials(own, COMPONENT, seen.connection)
     former = _lines(content_of(secret).get(USERS_KEY, ""))[: MAX_USERS - 1]
     generated = GeneratedPassword(
         own=own,
@@ -46,19 +45,19 @@ def provide_users(settings: Settings, resource: Memcached, facts: Assessment, no
         key=USERS_KEY,
         around=(f"{USER}:", "\n" + "".join(former)),
     )
-    step = generated.step(now, is_permitted=settings.write_secrets)
-    return _expire(generated, facts, now) if step == PASS and settings.write_secrets else step
+    step = generated.step(seen.now, is_permitted=seen.settings.write_secrets)
+    return _expire(seen, generated) if step == PASS and seen.settings.write_secrets else step
 
 
-def _expire(generated: GeneratedPassword, facts: Assessment, now: datetime) -> Step:
+def _expire(seen: Assessment, generated: GeneratedPassword) -> Step:
     """Remove former passwords once all servers have loaded the file with the new one, and the overlap is over."""
     lines = _lines(generated.present)
-    if len(lines) < 2 or facts.loaded_users != facts.observed.secrets.users_digest:
+    if len(lines) < 2 or seen.loaded_users != seen.secrets.users_digest:
         return PASS
     generated_at = generated.generated_at
-    ends = now if generated_at is None else generated_at + OVERLAP
-    if now < ends:
-        return Step(requeue=max((ends - now).total_seconds(), 1.0))
+    ends = seen.now if generated_at is None else generated_at + OVERLAP
+    if seen.now < ends:
+        return Step(requeue=max((ends - seen.now).total_seconds(), 1.0))
     return Step.do(generated.rewritten(lines[0]))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import COMPONENT
@@ -13,39 +12,40 @@ from operators.memcached.security.certificate_requests import TRUST_CHANGED, lea
 from shared.pki.rotation import DATABASES
 from shared.pki.secret_names import authority_secret
 from shared.runtime.plan import PASS, Step
-from shared.runtime.settings import Settings
 from shared.steps.certificates import Issuing, keep_certificates
 
 
-def create_certificates(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def create_certificates(seen: Assessment) -> Step:
     """Create the Secrets that servers mount, before the first servers; afterwards `renew_certificates` keeps them."""
-    return PASS if resource.certificate else _keep(settings, resource, facts, now)
+    return PASS if seen.resource.certificate else _keep(seen)
 
 
-def renew_certificates(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def renew_certificates(seen: Assessment) -> Step:
     """Keep the certificates of running servers: they expire although another part of the spec cannot be applied.
 
     cert-manager renews by itself, so that a paused resource needs no change of its requests.
     """
+    resource = seen.resource
     is_ordered = resource.spec.tls_mode == "certManager"
     if not resource.certificate or (is_ordered and resource.spec.paused):
         return PASS
-    return _keep(settings, resource, facts, now)
+    return _keep(seen)
 
 
-def _keep(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def _keep(seen: Assessment) -> Step:
+    resource = seen.resource
     tls = resource.spec.tls
     if tls is None:
         return PASS
     issuing = Issuing(
-        own=owner(resource, settings.operator),
+        own=owner(resource, seen.settings.operator),
         component=COMPONENT,
         authority=authority_secret(resource.name),
         leaves=leaves(resource),
-        found=facts.observed.secrets.found,
-        informed=facts.informed(now),
-        now=now,
-        policy=replace(DATABASES, life=timedelta(seconds=settings.certificate_lifetime)),
+        found=seen.secrets.found,
+        informed=seen.informed,
+        now=seen.now,
+        policy=replace(DATABASES, life=timedelta(seconds=seen.settings.certificate_lifetime)),
         stamp=TRUST_CHANGED,
     )
-    return keep_certificates(issuing, tls.mode, tls.issuer, is_permitted=settings.write_secrets)
+    return keep_certificates(issuing, tls.mode, tls.issuer, is_permitted=seen.settings.write_secrets)

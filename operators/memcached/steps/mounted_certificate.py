@@ -6,9 +6,6 @@ only a copy keeps a certificate from it that has ended, or is not valid yet, whi
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import mounted_secret, owner, server_secret
 from operators.memcached.objects.pod import COMPONENT
@@ -17,7 +14,6 @@ from shared.kubernetes.kinds import SECRET
 from shared.kubernetes.ownership import ForeignObject, require_owned
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 from shared.runtime.plan import PASS, Step, WriteSecret
-from shared.runtime.settings import Settings
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.steps.certificates import report_withheld_certificates
 
@@ -25,37 +21,37 @@ SOURCE = "cache.example.com/copied-from"
 """Annotation of the copy: name of the Secret with the original."""
 
 
-def copy_certificate(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def copy_certificate(seen: Assessment) -> Step:
     """Copy the certificate, unless it is outside its validity and the present copy is not."""
-    copied, found = facts.observed.secrets.copied, facts.observed.secrets.found
-    if copied is None or copied.original is None or not settings.write_secrets or copied.withheld(now):
+    copied, found = seen.secrets.copied, seen.secrets.found
+    if copied is None or copied.original is None or not seen.settings.write_secrets or copied.withheld(seen.now):
         return PASS
     stored = content_of(found.get(copied.source))
     keys = (CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY)
     content = {key: stored[key] for key in keys if key in stored}
-    seen = found.get(copied.name)
-    if content_of(seen) == content and annotation(seen, SOURCE) == copied.source:
+    before = found.get(copied.name)
+    if content_of(before) == content and annotation(before, SOURCE) == copied.source:
         return PASS
-    own = owner(resource, settings.operator)
+    own = owner(seen.resource, seen.settings.operator)
     made = own.object(SECRET, copied.name, component=COMPONENT, data=encoded(content)) | {"type": "Opaque"}
     made["metadata"]["annotations"] = {SOURCE: copied.source}
     try:
-        if seen is not None:
-            require_owned(made, seen, own.uid)
+        if before is not None:
+            require_owned(made, before, own.uid)
     except ForeignObject as error:
         return Step.blocked(FOREIGN_OBJECT, str(error))
-    return Step.do(WriteSecret(made, seen))
+    return Step.do(WriteSecret(made, before))
 
 
-def renew_copy(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def renew_copy(seen: Assessment) -> Step:
     """Copy a renewed certificate, although another part of the spec cannot be applied; not that of another Secret."""
-    found = facts.observed.secrets.found.get(mounted_secret(resource))
-    if annotation(found, SOURCE) != server_secret(resource):
+    found = seen.secrets.found.get(mounted_secret(seen.resource))
+    if annotation(found, SOURCE) != server_secret(seen.resource):
         return PASS
-    return copy_certificate(settings, resource, facts, now)
+    return copy_certificate(seen)
 
 
-def report_withheld_certificate(_resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def report_withheld_certificate(seen: Assessment) -> Step:
     """Report a certificate that is not copied: the servers keep the former one."""
-    copied = facts.observed.secrets.copied
-    return report_withheld_certificates((copied,) if copied is not None else (), now)
+    copied = seen.secrets.copied
+    return report_withheld_certificates((copied,) if copied is not None else (), seen.now)

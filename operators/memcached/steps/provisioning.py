@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects import autoscaler, deployment, disruption_budget, network_policy, service, stateful_set
@@ -28,9 +26,9 @@ from shared.steps.deferred import AFFINITY, Deferred, keep_deferred, restarts_po
 from shared.steps.resize import can_resize, resize_pods
 
 
-def require_exporter_image(settings: Settings, resource: Memcached, _facts: Assessment, _now: datetime) -> Step:
+def require_exporter_image(seen: Assessment) -> Step:
     """Require an image for the metrics sidecar, if metrics are enabled."""
-    if resource.spec.metrics_port is None or resource.spec.metrics_image or settings.agent_image:
+    if seen.resource.spec.metrics_port is None or seen.resource.spec.metrics_image or seen.settings.agent_image:
         return PASS
     return Step.blocked(
         NO_EXPORTER_IMAGE,
@@ -39,60 +37,61 @@ def require_exporter_image(settings: Settings, resource: Memcached, _facts: Asse
     )
 
 
-def require_secrets(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def require_secrets(seen: Assessment) -> Step:
     """Require valid Secrets for the servers; running servers are not changed until then."""
-    problem = facts.observed.secrets.problem
+    problem = seen.secrets.problem
     return provisioning.report_unusable_secret(problem) if problem is not None else PASS
 
 
-def require_valid_certificates(_resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def require_valid_certificates(seen: Assessment) -> Step:
     """Change no servers while their certificate is outside its validity; a deleted workload is recreated."""
-    if facts.observed.workload.obj is None:
+    if seen.workload.obj is None:
         return PASS
-    return certificates.require_valid_certificates(facts.observed.secrets.validity, now)
+    return certificates.require_valid_certificates(seen.secrets.validity, seen.now)
 
 
-def report_ending_certificates(_resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def report_ending_certificates(seen: Assessment) -> Step:
     """Report a certificate that ends soon."""
-    return certificates.report_ending_certificates(facts.observed.secrets.validity, now)
+    return certificates.report_ending_certificates(seen.secrets.validity, seen.now)
 
 
-def report_certificate_without_name(resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def report_certificate_without_name(seen: Assessment) -> Step:
     """Report a certificate of running servers without their DNS name: only by this very one are they recognized."""
-    host = facts.observed.secrets.missing_name
+    host = seen.secrets.missing_name
     if not host:
         return PASS
     return Step.note(
         CERTIFICATE_WITHOUT_NAME,
-        f"Secret {server_secret(resource)}: tls.crt has no DNS name {host}, and with spec.auth, passwords are sent "
-        "only to servers whose certificate has it, or is this very one. Issue it with that name.",
+        f"Secret {server_secret(seen.resource)}: tls.crt has no DNS name {host}, and with spec.auth, passwords are "
+        "sent only to servers whose certificate has it, or is this very one. Issue it with that name.",
     )
 
 
-def ensure_service(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def ensure_service(seen: Assessment) -> Step:
     """Ensure that the headless Service matches the spec."""
-    own = owner(resource, settings.operator)
-    return Step.do(Apply(SERVICE, service.service(resource, own, facts.observed.workload.kind)))
+    own = owner(seen.resource, seen.settings.operator)
+    return Step.do(Apply(SERVICE, service.service(seen.resource, own, seen.workload.kind)))
 
 
 RESOURCES = Deferred(CONTAINER, "resources")
 
 
-def ensure_network_policy(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def ensure_network_policy(seen: Assessment) -> Step:
     """Ensure that the NetworkPolicy of the servers matches the spec, or is deleted."""
-    access = network_policy.access(resource, owner(resource, settings.operator))
-    return policies.keep_network_policy(access, settings.operator_peers, facts.observed.network_policy)
+    access = network_policy.access(seen.resource, owner(seen.resource, seen.settings.operator))
+    return policies.keep_network_policy(access, seen.settings.operator_peers, seen.network_policy)
 
 
-def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def ensure_servers(seen: Assessment) -> Step:
     """Ensure that the Deployment or StatefulSet matches the spec.
 
     Every replaced server loses its items, so that an upgrade of the operator replaces none: pods keep the sidecar that
     they have, and what it does, until the template changes for another reason. A change of CPU and memory alone
     replaces none either, if the pods can be resized.
     """
-    kind, current = facts.observed.workload.kind, facts.observed.workload.obj
-    image = _sidecar_image(settings, resource, current)
+    resource = seen.resource
+    kind, current = seen.workload.kind, seen.workload.obj
+    image = _sidecar_image(seen.settings, resource, current)
     images = (Deferred(EXPORTER, "image"), Deferred(RELOADER, "image"))
     deferred = (*images, AFFINITY)
     from_spec = (
@@ -101,20 +100,20 @@ def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, n
     )
 
     def made(sidecar: Sidecar, certificate: str) -> Obj:
-        built = _workload(settings, resource, facts, sidecar, certificate, now)
-        pods = facts.observed.workload.pod_objs
-        resizes = can_resize(built, current, pods, CONTAINER, settings.operator, now)
+        built = _workload(seen, sidecar, certificate)
+        pods = seen.workload.pod_objs
+        resizes = can_resize(built, current, pods, CONTAINER, seen.settings.operator, seen.now)
         parts = (*deferred, RESOURCES) if resizes else deferred
-        return keep_deferred(built, current, parts, settings.operator, from_spec=from_spec)
+        return keep_deferred(built, current, parts, seen.settings.operator, from_spec=from_spec)
 
     original = server_secret(resource)
-    copies = has_copy(resource) and settings.write_secrets
-    newest = Sidecar(image, *((True, True, settings.write_secrets) if image else ()))
+    copies = has_copy(resource) and seen.settings.write_secrets
+    newest = Sidecar(image, *((True, True, seen.settings.write_secrets) if image else ()))
     if current is not None:
         template = current["spec"]["template"]  # as an earlier release made it
         mounts_copy = has_copy(resource) and mounted_certificate(template) == mounted_secret(resource)
         running = made(Sidecar.of(template, image), mounted_secret(resource) if mounts_copy else original)
-        if not restarts_pods(running, current, settings.operator):
+        if not restarts_pods(running, current, seen.settings.operator):
             return Step.do(Apply(kind, running, unchanged=True))
     # A stale plan could replace servers.
     return Step.do(
@@ -122,12 +121,12 @@ def ensure_servers(settings: Settings, resource: Memcached, facts: Assessment, n
     )
 
 
-def resize_servers(resource: Memcached, facts: Assessment, now: datetime) -> Step:
+def resize_servers(seen: Assessment) -> Step:
     """Set the CPU and memory of running servers, which keep their items."""
-    workload = facts.observed.workload
+    workload = seen.workload
     if not workload.rolled_out or workload.outdated > 0:
         return PASS
-    return resize_pods(workload.pod_objs, resource.spec.container_resources(), CONTAINER, now)
+    return resize_pods(workload.pod_objs, seen.resource.spec.container_resources(), CONTAINER, seen.now)
 
 
 def _sidecar_image(settings: Settings, resource: Memcached, current: Obj | None) -> str:
@@ -135,31 +134,30 @@ def _sidecar_image(settings: Settings, resource: Memcached, current: Obj | None)
     return resource.spec.metrics_image or settings.agent_image or (sidecar_image(current) if current else "")
 
 
-def _workload(
-    settings: Settings, resource: Memcached, facts: Assessment, sidecar: Sidecar, certificate: str, now: datetime
-) -> Obj:
+def _workload(seen: Assessment, sidecar: Sidecar, certificate: str) -> Obj:
     """Return the Deployment or StatefulSet."""
-    own, workload = owner(resource, settings.operator), facts.observed.workload
-    image = resource.spec.image_reference(settings.image_repository)
-    template = pod(resource, own, image, sidecar, _startup_digest(resource, facts, sidecar), certificate)
+    resource = seen.resource
+    own, workload = owner(resource, seen.settings.operator), seen.workload
+    image = resource.spec.image_reference(seen.settings.image_repository)
+    template = pod(resource, own, image, sidecar, _startup_digest(seen, sidecar), certificate)
     build = stateful_set.stateful_set if workload.kind == STATEFUL_SET else deployment.deployment
-    return build(resource, own, template, facts.pause(now).seconds)
+    return build(resource, own, template, seen.pause.seconds)
 
 
-def _startup_digest(resource: Memcached, facts: Assessment, sidecar: Sidecar) -> str:
+def _startup_digest(seen: Assessment, sidecar: Sidecar) -> str:
     """Return the digest of what servers read only at startup."""
-    return facts.observed.secrets.startup_digest(resource.uid, with_users=not sidecar.reloads)
+    return seen.secrets.startup_digest(seen.resource.uid, with_users=not sidecar.reloads)
 
 
-def ensure_disruption_budget(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def ensure_disruption_budget(seen: Assessment) -> Step:
     """Ensure that the PodDisruptionBudget matches the spec, or is deleted."""
-    own = owner(resource, settings.operator)
-    desired = disruption_budget.disruption_budget(resource, own)
-    return provisioning.keep_disruption_budget(own, desired, facts.observed.disruption_budget)
+    own = owner(seen.resource, seen.settings.operator)
+    desired = disruption_budget.disruption_budget(seen.resource, own)
+    return provisioning.keep_disruption_budget(own, desired, seen.disruption_budget)
 
 
-def ensure_autoscaler(settings: Settings, resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def ensure_autoscaler(seen: Assessment) -> Step:
     """Ensure that the HorizontalPodAutoscaler matches the spec, or is deleted."""
-    own = owner(resource, settings.operator)
-    desired = autoscaler.autoscaler(resource, own)
-    return provisioning.keep(own, AUTOSCALER, desired, facts.observed.autoscaler)
+    own = owner(seen.resource, seen.settings.operator)
+    desired = autoscaler.autoscaler(seen.resource, own)
+    return provisioning.keep(own, AUTOSCALER, desired, seen.autoscaler)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.reasons import RELOADING_USERS, USERS_NOT_PROVEN
 from shared.runtime.plan import PASS, Step
@@ -14,12 +11,12 @@ CHECK_INTERVAL_SECONDS = 5.0
 """Time between two inspections: the kubelet updates a file within about a minute, and servers load it in seconds."""
 
 
-def await_users(settings: Settings, _resource: Memcached, facts: Assessment, _now: datetime) -> Step:
+def await_users(seen: Assessment) -> Step:
     """Report servers that have not loaded the users in the Secret yet; their sidecars make them reload the file."""
-    stale = facts.servers_with_old_users
-    accepted, ready = facts.observed.accepted_users, len(facts.observed.workload.ready)
+    stale = seen.servers_with_old_users
+    accepted, ready = seen.accepted_users, len(seen.workload.ready)
     if not stale:
-        return _report_unproven(settings, len(facts.servers_with_unproven_users), ready)
+        return _report_unproven(seen.settings, len(seen.servers_with_unproven_users), ready)
     progress = f"{ready - len(stale)} of {ready} servers have loaded the users in the Secret"
     unreachable = [(pod.name, accepted[pod.name].error.rstrip(".")) for pod in stale if accepted[pod.name].error]
     if unreachable:

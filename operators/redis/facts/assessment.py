@@ -7,7 +7,7 @@ present nodes, so a crash at any moment, and any change of the spec, only leaves
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from operators.redis.api.node_entries import recorded_entries
@@ -17,6 +17,7 @@ from operators.redis.facts.detached import DetachedNode, detached_nodes
 from operators.redis.facts.lifecycles import NodeState
 from operators.redis.facts.slot_service import SlotService, slot_service
 from operators.redis.objects.pod import TEMPLATE, is_started_afresh
+from operators.redis.settings import Settings
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.improvement import Failover, Repair, next_change
 from operators.redis.slots.pairing import pair
@@ -42,6 +43,7 @@ from shared.kubernetes import managed_fields
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import is_outdated
 from shared.status.messages import grouped
+from shared.steps.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +64,8 @@ class SlotPlan:
 
 
 @dataclass(frozen=True)
-class Assessment(Observed):
-    """The observed cluster, and the facts that follow from it and from the spec.
-
-    Attributes:
-        resource: RedisCluster with its spec and status.
-    """
-
-    resource: RedisCluster = field(kw_only=True)
-
-    @classmethod
-    def of(cls, resource: RedisCluster, observed: Observed) -> Assessment:
-        return cls(**{each.name: getattr(observed, each.name) for each in fields(Observed)}, resource=resource)
+class Assessment(Observed, View[RedisCluster, Settings]):
+    """The observed cluster, and the facts that follow from it and from the spec."""
 
     # Instances and nodes.
 

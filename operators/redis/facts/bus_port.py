@@ -16,6 +16,7 @@ from collections import Counter
 from operators.redis.api.engine_versions import features
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import BUS_PORT
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import BUS, CONTAINER
 from operators.redis.state.observed import Observed
 from shared.kubernetes.kinds import Obj
@@ -24,16 +25,16 @@ PORTS = range(20000, 30000)
 """Ports of new clusters: below those of NodePorts (30000) and of outgoing connections (32768)."""
 
 
-def bus_port(resource: RedisCluster, seen: Observed) -> int:
+def bus_port(seen: Assessment) -> int:
     """Return the port of the bus: that of most pods and of their template, or of a new cluster one by its UID."""
     template = [seen.stateful_set["spec"]["template"]] if seen.stateful_set else []
     found = Counter(map(_port_of, (*_pods(seen), *template)))
-    return found.most_common(1)[0][0] if found else _drawn(resource)
+    return found.most_common(1)[0][0] if found else _drawn(seen.resource)
 
 
-def admitted_ports(resource: RedisCluster, seen: Observed) -> tuple[int, ...]:
+def admitted_ports(seen: Assessment) -> tuple[int, ...]:
     """Return the ports that nodes must reach: those of the next pods, and of present ones."""
-    return tuple(sorted({bus_port(resource, seen), *map(_port_of, _pods(seen))}))
+    return tuple(sorted({bus_port(seen), *map(_port_of, _pods(seen))}))
 
 
 def _pods(seen: Observed) -> list[Obj]:

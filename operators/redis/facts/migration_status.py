@@ -32,7 +32,7 @@ def foreign(seen: Assessment) -> list[Obj]:
     return [{"nodeId": node_id, "slots": str(slots)} for node_id, slots in sorted(seen.foreign.items()) if slots]
 
 
-def progress(seen: Assessment, now: datetime) -> Obj | None:
+def progress(seen: Assessment) -> Obj | None:
     """Return status.migration: moved slots of the total; None if no slot has to move."""
     planned = seen.slot_plan.moves if seen.resource.formed else ()
     if not planned:
@@ -45,11 +45,11 @@ def progress(seen: Assessment, now: datetime) -> Obj | None:
     targets = {seen.name_of(move.target) for move in planned} | _names(before, "to")
     keys = sum(instance.report.keys for instance in seen.instances if instance.report and instance.name in targets)
     status = {"from": ",".join(sorted(sources)), "to": ",".join(sorted(targets)), "slots": total, "moved": total - left}
-    begun = {"since": rfc3339(now), "keys": keys, "primaries": len(seen.view.primaries)}
+    begun = {"since": rfc3339(seen.now), "keys": keys, "primaries": len(seen.view.primaries)}
     status |= {key: before.get(key, value) for key, value in begun.items()}
     pace = before.get("keysPerSecond")
     if total - left != before.get("moved", 0):
-        seconds = max((now - datetime.fromisoformat(status["since"])).total_seconds(), 1.0)
+        seconds = max((seen.now - datetime.fromisoformat(status["since"])).total_seconds(), 1.0)
         pace = max(int((keys - status["keys"]) / seconds), 0)
     return status if pace is None else status | {"keysPerSecond": pace}
 

@@ -6,7 +6,6 @@ They need a user, and nothing else waits for them: Ready does not depend on them
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 
 from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import FOREIGN_KEYS, FOREIGN_MIGRATION
@@ -18,7 +17,7 @@ from shared.kubernetes.kinds import Obj
 from shared.status.reasons import Reason
 
 
-def conditions(seen: Assessment, now: datetime) -> list[Obj]:
+def conditions(seen: Assessment) -> list[Obj]:
     """Return the conditions that hold; each is True, and missing otherwise."""
     if not seen.resource.formed:
         return []
@@ -27,16 +26,16 @@ def conditions(seen: Assessment, now: datetime) -> list[Obj]:
         FOREIGN_KEYS: [_keys_of(seen, *each) for each in sorted(seen.foreign.items())],
         FOREIGN_MIGRATION: [_migration(seen, *each) for each in sorted(elsewhere)],
     }
-    return list(_made(seen, sentences, now))
+    return list(_made(seen, sentences))
 
 
-def _made(seen: Assessment, sentences: Mapping[Reason, Iterable[str]], now: datetime) -> Iterator[Obj]:
+def _made(seen: Assessment, sentences: Mapping[Reason, Iterable[str]]) -> Iterator[Obj]:
     resource = seen.resource
     earlier = resource.reported.get("conditions") or []
     generation = resource.obj["metadata"].get("generation", 0)
     for reason, each in sentences.items():
         if message := " ".join(each):
-            since = condition_in(earlier, str(reason)).get("lastTransitionTime") or rfc3339(now)
+            since = condition_in(earlier, str(reason)).get("lastTransitionTime") or rfc3339(seen.now)
             about = {"type": str(reason), "status": "True", "reason": str(reason), "message": message}
             yield about | {"lastTransitionTime": since, "observedGeneration": generation}
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import server_secret
 from operators.redis.reasons import SLOTS_UNSERVED, WRITES_REFUSED
@@ -15,18 +12,18 @@ from shared.status.health import Finding, Health
 from shared.status.reasons import SERVED, SERVICE_UNKNOWN
 
 
-def assess(resource: RedisCluster, seen: Assessment, now: datetime) -> Health:
+def assess(seen: Assessment) -> Health:
     """Return the health of a RedisCluster."""
-    return Health(_available(resource, seen, now), _degraded(resource, seen), _observed(seen))
+    return Health(_available(seen), _degraded(seen), _observed(seen))
 
 
-def _available(resource: RedisCluster, seen: Assessment, now: datetime) -> Finding:
+def _available(seen: Assessment) -> Finding:
     """Return whether every slot has a serving primary, clients accept its certificate, and it accepts writes."""
     if not seen.has_formed:
         return health.not_created()
-    secret = server_secret(resource)
+    secret = server_secret(seen.resource)
     period = seen.secrets.validity.get(secret)
-    if ended := health.certificate_ended(secret, period.ends if period else None, now):
+    if ended := health.certificate_ended(secret, period.ends if period else None, seen.now):
         return ended
     service = seen.service
     if service.unserved:
@@ -58,9 +55,9 @@ def _available(resource: RedisCluster, seen: Assessment, now: datetime) -> Findi
     return Finding(True, SERVED, "Every slot has a serving primary.")
 
 
-def _degraded(resource: RedisCluster, seen: Assessment) -> Finding | None:
+def _degraded(seen: Assessment) -> Finding | None:
     """Return whether copies are missing or on too few hosts; None while no node is reachable."""
-    if not resource.formed:
+    if not seen.resource.formed:
         return health.not_served()
     return placement.degraded(seen) if seen.reachable else None
 

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE, as_conditions
-from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import PORT
 from operators.redis.facts import migration_status
 from operators.redis.facts.assessment import Assessment
@@ -19,7 +18,6 @@ from operators.redis.objects import names
 from operators.redis.objects.names import COMPONENT
 from operators.redis.reasons import JOINING, REPLICATING_ELSEWHERE, SERVING, STARTING, SYNCING
 from operators.redis.report import foreign_slots
-from operators.redis.settings import Settings
 from operators.redis.state.instance import Instance
 from operators.redis.steps import adoption, connection_secret, data_loss_recovery, placement, replication_link
 from operators.redis.steps.availability import serves
@@ -37,61 +35,60 @@ from shared.status.verdict import Verdict
 from shared.steps import connection
 
 
-def report(
-    settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime, phase: str, verdict: Verdict
-) -> Obj:
+def report(seen: Assessment, phase: str, verdict: Verdict) -> Obj:
     """Return the status without the conditions that every kind has (`shared.status.conditions`)."""
-    own = names.owner(resource, settings.operator)
-    begun = seen.has_formed and not data_loss_recovery.restarts_empty(resource, seen, now)
+    resource = seen.resource
+    own = names.owner(resource, seen.settings.operator)
+    begun = seen.has_formed and not data_loss_recovery.restarts_empty(seen)
     found: dict[str, Any] = {
         "phase": phase,
         "reason": "" if verdict.done else verdict.message,
         "replicas": sum(1 for instance in seen.instances if instance.pod),
         "readyReplicas": sum(1 for instance in seen.instances if _may_serve(seen, instance)),
         "masters": sum(1 for node_id in seen.service.owners if _is_up(seen, node_id)),
-        "nodes": [node_entry(resource, seen, each, now) for each in seen.instances if _is_reported(seen, each)],
+        "nodes": [node_entry(seen, each) for each in seen.instances if _is_reported(seen, each)],
         "nodesInConditions": resource.began_with_conditions or None,
         "formed": begun,
         "forming": [
             {"name": node.name, "nodeId": node.node_id, "epoch": node.epoch, "slots": node.slots}
             for node in (() if begun else planned(seen))
         ],
-        "shards": _shards(resource, seen),
-        "migration": migration_status.progress(seen, now),
+        "shards": _shards(seen),
+        "migration": migration_status.progress(seen),
         "assigned": migration_status.assigned(seen),
         "moves": migration_status.moves(seen),
         "jobs": migration_status.jobs(seen) or None,
         "foreign": migration_status.foreign(seen) or None,
-        "placement": _attempt(resource, seen, now),
-        "former": _former(resource, seen) if begun and not verdict.done else None,
-        "recovery": data_loss_recovery.report(resource, seen, now),
-        "version": _version(resource, seen),
-        "image": resource.image_reference(settings.image_repository),
+        "placement": _attempt(seen),
+        "former": _former(seen) if begun and not verdict.done else None,
+        "recovery": data_loss_recovery.report(seen),
+        "version": _version(seen),
+        "image": resource.image_reference(seen.settings.image_repository),
         "selector": selector_text(own.selector(COMPONENT)),
-        "endpoints": _endpoints(resource, seen),
+        "endpoints": _endpoints(seen),
     }
-    found |= adoption.report(resource, seen)
-    present = connection_secret.connection(resource, seen)
+    found |= adoption.report(seen)
+    present = connection_secret.connection(seen)
     found |= connection.status(own, COMPONENT, present, seen.connection, resource.reported)
     in_conditions = as_conditions(found["nodes"]) if resource.has_nodes_in_conditions else []
-    found["conditions"] = [*foreign_slots.conditions(seen, now), *in_conditions]
+    found["conditions"] = [*foreign_slots.conditions(seen), *in_conditions]
     return {name: value for name, value in found.items() if value is not None}
 
 
-def work(resource: RedisCluster, seen: Assessment, now: datetime) -> Iterator[Work]:
+def work(seen: Assessment) -> Iterator[Work]:
     """Yield the nodes that do not serve yet, the pods of an earlier template, and the slots that have to move."""
     serving = sum(1 for instance in seen.staying if _may_serve(seen, instance))
-    yield Work("Nodes", serving, resource.spec.replicas)
+    yield Work("Nodes", serving, seen.resource.spec.replicas)
     pods = [instance for instance in seen.instances if instance.pod]
     yield Work("Pods", sum(not outdated(seen, instance) for instance in pods), len(pods))
-    if moving := migration_status.progress(seen, now):
+    if moving := migration_status.progress(seen):
         yield Work("Slots", moving["moved"], moving["slots"], datetime.fromisoformat(moving["since"]))
 
 
-def _endpoints(resource: RedisCluster, seen: Assessment) -> list[str]:
+def _endpoints(seen: Assessment) -> list[str]:
     """Return the endpoints of the nodes that serve; that of a node stays while only the operator cannot reach it."""
-    before = resource.reported.get("endpoints") or ()
-    found = ((instance, f"{names.host(resource, instance.name)}:{PORT}") for instance in seen.instances)
+    before = seen.resource.reported.get("endpoints") or ()
+    found = ((instance, f"{names.host(seen.resource, instance.name)}:{PORT}") for instance in seen.instances)
     return [url for instance, url in found if serves(seen, instance) or (_is_unknown(seen, instance) and url in before)]
 
 
@@ -115,15 +112,15 @@ def _is_up(seen: Assessment, node_id: str) -> bool:
     return node_id in seen.reachable or (instance is not None and _is_unknown(seen, instance))
 
 
-def _attempt(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | None:
+def _attempt(seen: Assessment) -> Obj | None:
     """Return the failover that spreads the primaries, which is recorded before it is requested."""
-    found = placement.attempt(resource, seen, now)
+    found = placement.attempt(seen)
     if found is None:
         return None
     return {"from": found.source, "to": found.target, "since": rfc3339(found.since)}
 
 
-def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now: datetime) -> Obj:
+def node_entry(seen: Assessment, instance: Instance) -> Obj:
     """Return the entry of one node, with its volume."""
     before, known = seen.entries.get(instance.name, {}), seen.node_to_record(instance)
     node_id, disk = known or (None, None)
@@ -137,20 +134,20 @@ def node_entry(resource: RedisCluster, seen: Assessment, instance: Instance, now
         "nodeId": node_id,
         "flags": list(node.flags) or None if node else None,
         "address": host_port(instance.pod.address, PORT) if instance.pod and instance.pod.address else None,
-        "domainName": names.domain_name(resource, instance.name),
+        "domainName": names.domain_name(seen.resource, instance.name),
         "host": instance.location.host or None,
         "hostIP": ((instance.pod_obj or {}).get("status") or {}).get("hostIP"),
         "zone": instance.location.zone or None,
         "disk": disk,
         "version": f"{instance.report.engine} {instance.report.version}" if instance.report else before.get("version"),
-        **_role(resource, seen, before, node_id),
+        **_role(seen, before, node_id),
     }
     same = all(before.get(field) == entry[field] for field in ("role", "status"))
-    entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or rfc3339(now)
+    entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or rfc3339(seen.now)
     return {name: value for name, value in entry.items() if value is not None}
 
 
-def _role(resource: RedisCluster, seen: Assessment, before: Obj, node_id: str | None) -> Obj:
+def _role(seen: Assessment, before: Obj, node_id: str | None) -> Obj:
     """Return the role of a node; the recorded one of the same node, if no other node knows better.
 
     And while no majority of the primaries answers: reachable ones may be outdated, and the present owners lost.
@@ -158,7 +155,7 @@ def _role(resource: RedisCluster, seen: Assessment, before: Obj, node_id: str | 
     node = seen.view.nodes.get(node_id or "")
     if node_id and before.get("nodeId") != node_id:
         before = {}
-    is_blind = before and resource.formed and not seen.view.can_elect
+    is_blind = before and seen.resource.formed and not seen.view.can_elect
     if node is None or is_blind or seen.missed_takeover(node.id):
         kept = _COPY if node is None or not node.may_have_other_data else ()
         recorded = {name: before.get(name) for name in ("primaryId", "slots", *kept)}
@@ -189,11 +186,11 @@ def _copy(node: Seen, before: Obj) -> Obj:
     return {} if node.may_have_other_data else {name: before.get(name) for name in _COPY}
 
 
-def _former(resource: RedisCluster, seen: Assessment) -> list[Obj] | None:
+def _former(seen: Assessment) -> list[Obj] | None:
     """Return nodes that are no longer recorded for an instance, until all instances are complete: a node that was
     unreachable when the others forgot them brings them back, and they must not count as unknown nodes.
     """
-    former = dict(resource.former_nodes)
+    former = dict(seen.resource.former_nodes)
     for instance in seen.instances:
         known = seen.node_to_record(instance)
         if instance.recorded and (known is None or known[0] != instance.recorded.node_id):
@@ -227,10 +224,10 @@ def _doing(seen: Assessment, instance: Instance) -> tuple[str, str]:
     return JOINING, "The node owns no slots."
 
 
-def _shards(resource: RedisCluster, seen: Assessment) -> list[Obj]:
+def _shards(seen: Assessment) -> list[Obj]:
     """Return the primaries and their replicas, in order of their names; the recorded ones if no node is reachable."""
     if not seen.reachable:
-        return list(resource.reported.get("shards") or ())
+        return list(seen.resource.reported.get("shards") or ())
     view = seen.view
     shards = [
         {
@@ -248,6 +245,6 @@ def _natural(name: str) -> tuple[str, int]:
     return (stem, int(number)) if number.isdecimal() else (name, -1)
 
 
-def _version(resource: RedisCluster, seen: Assessment) -> str | None:
-    lowest = min(running(resource, seen), default=None)
-    return str(lowest) if lowest else resource.reported.get("version")
+def _version(seen: Assessment) -> str | None:
+    lowest = min(running(seen), default=None)
+    return str(lowest) if lowest else seen.resource.reported.get("version")

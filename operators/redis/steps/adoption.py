@@ -7,12 +7,8 @@ lost, as after any loss of a volume.
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CLUSTER_UID
-from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import node_entries, records, to_record, why_copied, why_unusable
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.runtime.plan import Patch, Step
@@ -20,28 +16,29 @@ from shared.steps import adoption
 from shared.steps.adoption import Adoption
 
 
-def adopt_volumes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def adopt_volumes(seen: Assessment) -> Step:
     """Adopt the volumes that spec.adopt names, before anything else happens."""
+    resource = seen.resource
     known = {(node.node_id, node.disk) for node in resource.recorded_nodes}
     found = records(resource, seen.adoptable.claims)
     is_recorded = resource.adopted_from == resource.adopts_from and all(
         (record.node_id, record.disk) in known for record in found
     )
     has_begun = resource.formed or seen.stateful_set is not None or any(each.volume for each in seen.instances)
-    return adoption.adopt(_adoption(resource, seen), is_recorded=is_recorded, has_begun=has_begun)
+    return adoption.adopt(_adoption(seen), is_recorded=is_recorded, has_begun=has_begun)
 
 
-def report(resource: RedisCluster, seen: Observed) -> Obj:
+def report(seen: Assessment) -> Obj:
     """Return the part of the status that is known from volumes that are to be adopted; empty otherwise."""
-    made = _adoption(resource, seen)
+    made = _adoption(seen)
     adopted = adoption.report(made)
     found: Obj = {"adoption": adopted} if adopted else {}
-    if made.is_permitted and (known := records(resource, made.claims)):
+    if made.is_permitted and (known := records(seen.resource, made.claims)):
         found |= {"formed": True, "nodes": node_entries(known)}
     return found
 
 
-def mark_volumes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def mark_volumes(seen: Assessment) -> Step:
     """Record on each volume claim which node's data it has."""
     return Step.do(
         *(
@@ -49,12 +46,13 @@ def mark_volumes(resource: RedisCluster, seen: Assessment, _now: datetime) -> St
             for instance in seen.instances
             if instance.volume
             and "deletionTimestamp" not in instance.volume["metadata"]
-            and (record := to_record(resource, seen, instance))
+            and (record := to_record(seen.resource, seen, instance))
         )
     )
 
 
-def _adoption(resource: RedisCluster, seen: Observed) -> Adoption:
+def _adoption(seen: Assessment) -> Adoption:
+    resource = seen.resource
     given = seen.adoptable
     problem = why_unusable(resource, records(resource, given.claims)) or why_copied(resource, given.claims)
     return Adoption(resource, given.claims, CLUSTER_UID, given.former, given.in_use, problem)

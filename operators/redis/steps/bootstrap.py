@@ -14,9 +14,7 @@ Each reconcile inspects the nodes and sends the commands of the first incomplete
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
-from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import FormingNode
 from operators.redis.client.commands import AddSlots, Forget, Meet, SetEpoch
 from operators.redis.client.responses import NodeReport
@@ -31,8 +29,9 @@ from shared.runtime.plan import PASS, Action, Step
 from shared.status.phases import CREATING
 
 
-def create_cluster(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def create_cluster(seen: Assessment) -> Step:
     """Create the cluster from empty nodes, or not at all."""
+    resource = seen.resource
     if resource.formed:
         return PASS
     if seen.has_formed:
@@ -40,7 +39,7 @@ def create_cluster(resource: RedisCluster, seen: Assessment, now: datetime) -> S
             CREATING, "Every slot has an owner; recording in status that the cluster is created.", requeue=0
         )
     if missing := why_incomplete(seen):
-        failing = failure(seen, now)
+        failing = failure(seen)
         return Step.wait(failing or CREATING, missing, warning=bool(failing), poll=GOSSIP_SECONDS)
     if occupied := why_occupied(seen):
         return Step.blocked(

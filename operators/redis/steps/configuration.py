@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from functools import lru_cache
 
 from operators.redis.api.directives import same
 from operators.redis.api.engine_versions import Version
 from operators.redis.api.resource import RedisCluster
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import config_map, names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK, CONTAINER, READ_ONCE
 from operators.redis.objects.pod import is_started_afresh, is_started_waiting, starts_afresh, starts_waiting
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
-from operators.redis.settings import Settings
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from operators.redis.steps.rolling_update import permitted
@@ -35,9 +34,9 @@ TEMPLATE_KEY = "template.conf"
 """Key in the operator's ConfigMap: the last valid version of the user's redis.conf."""
 
 
-def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def require_config(seen: Assessment) -> Step:
     """Require the ConfigMap that the spec names; an existing cluster continues with its last valid version."""
-    problem = _config_problem(resource, seen)
+    problem = _config_problem(seen)
     if problem is None:
         return PASS
     if seen.config_map is None:
@@ -46,43 +45,43 @@ def require_config(resource: RedisCluster, seen: Observed, _now: datetime) -> St
     return Step.progressing(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
-def _config_problem(resource: RedisCluster, seen: Observed) -> SecretProblem | None:
-    return seen.config.problem or redis_conf.problem(resource, seen.config.text)
+def _config_problem(seen: Assessment) -> SecretProblem | None:
+    return seen.config.problem or redis_conf.problem(seen.resource, seen.config.text)
 
 
-def template_text(resource: RedisCluster, seen: Observed) -> str:
+def template_text(seen: Assessment) -> str:
     """Return the user's redis.conf, or its last valid version if the current one is invalid or missing."""
-    if _config_problem(resource, seen) is None:
+    if _config_problem(seen) is None:
         return seen.config.text
     text = str(((seen.config_map or {}).get("data") or {}).get(TEMPLATE_KEY, ""))
     return "" if redis_conf.excess(text) else text
 
 
-def live_settings(resource: RedisCluster, seen: Observed) -> Mapping[str, str]:
+def live_settings(seen: Assessment) -> Mapping[str, str]:
     """Return the settings that running servers should have."""
-    return redis_conf.live(resource, template_text(resource, seen), _kept(resource, seen))
+    return redis_conf.live(seen.resource, template_text(seen), _kept(seen))
 
 
-def _kept(resource: RedisCluster, seen: Observed) -> redis_conf.Kept:
+def _kept(seen: Assessment) -> redis_conf.Kept:
     """Return the directives whose desired value must not be used yet: refused ones, and those of persistence."""
-    kept = dict(redis_conf.kept_values(resource, seen.config_map))
-    if keeps_persistence(resource, seen):
+    kept = dict(redis_conf.kept_values(seen.resource, seen.config_map))
+    if keeps_persistence(seen):
         present = redis_conf.present(seen.config_map)
         kept |= {name: present.get(name, []) for name in redis_conf.PERSISTENCE}
     return kept
 
 
-def keeps_persistence(resource: RedisCluster, seen: Observed) -> bool:
+def keeps_persistence(seen: Assessment) -> bool:
     """Return whether persistence must not be switched off yet, as the spec requests.
 
     A server without persistence must start as a new node (`fresh_identity`), and one without an append-only file must
     keep its replicas waiting (`old_snapshot`): matters of its pod. Until all pods do that, a container that restarts
     resumes as the node that it was, and needs its data.
     """
-    text = template_text(resource, seen)
-    if seen.config_map is None or not starts_waiting(resource, text):
+    text = template_text(seen)
+    if seen.config_map is None or not starts_waiting(seen.resource, text):
         return False
-    is_ready = is_started_afresh if starts_afresh(resource, text) else is_started_waiting
+    is_ready = is_started_afresh if starts_afresh(seen.resource, text) else is_started_waiting
     return any(each.pod_obj is not None and not is_ready(each.pod_obj) for each in seen.instances)
 
 
@@ -95,53 +94,54 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def config_digest(resource: RedisCluster, seen: Observed) -> str:
+def config_digest(seen: Assessment) -> str:
     """Return a digest of the settings that need a restart."""
-    return config_marks(resource, seen)[0]
+    return config_marks(seen)[0]
 
 
-def config_marks(resource: RedisCluster, seen: Observed) -> tuple[str, str]:
+def config_marks(seen: Assessment) -> tuple[str, str]:
     """Return the digest of the settings that need a restart, and the marker of the runtime settings.
 
     The latter are those that new servers read from the file and that running ones have applied.
     """
-    annotations = _configuration(resource, seen)[1]
+    annotations = _configuration(seen)[1]
     return annotations[READ_ONCE], annotations[CONFIG_MARK]
 
 
-def ensure_config_map(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def ensure_config_map(seen: Assessment) -> Step:
     """Apply the ConfigMap with redis.conf; while a version is refused, for the version that nodes run."""
-    content, annotations = _configuration(permitted(resource, seen), seen)
-    made = config_map.config_map(resource, names.owner(resource, settings.operator), content)
+    content, annotations = _configuration(permitted(seen))
+    made = config_map.config_map(seen.resource, names.owner(seen.resource, seen.settings.operator), content)
     made["metadata"]["annotations"] = dict(annotations)
     return Step.do(Apply(CONFIG_MAP, made))
 
 
-def _configuration(resource: RedisCluster, seen: Observed) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def _configuration(seen: Assessment) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the content of the ConfigMap, and its annotations, which the pod template copies.
 
     Runtime settings are written once the running servers accepted them: a setting that they refuse would prevent the
     next restarted node from starting.
     """
-    text, before = template_text(resource, seen), seen.config_map
-    unaccepted = _unaccepted(resource, seen)
-    refused = refused_by_servers(resource, seen) if unaccepted else {}
+    resource = seen.resource
+    text, before = template_text(seen), seen.config_map
+    unaccepted = _unaccepted(seen)
+    refused = refused_by_servers(seen) if unaccepted else {}
     if before is not None and READ_ONCE in _annotations(before) and unaccepted - refused.keys():
         return before["data"], {
             name: value for name, value in _annotations(before).items() if name in _CONFIG_ANNOTATIONS
         }
     present = redis_conf.present(before) if refused else {}
-    kept = {**_kept(resource, seen), **{name: present.get(name, []) for name in refused}}
+    kept = {**_kept(seen), **{name: present.get(name, []) for name in refused}}
     content = {CONFIG_KEY: redis_conf.render(resource, text, kept)} | ({TEMPLATE_KEY: text} if text else {})
     mark = configured(redis_conf.live(resource, text, kept))  # of this file: new servers lack what is refused
-    unread, times = _unread(resource, seen), _recorded_times(seen)
+    unread, times = _unread(seen), _recorded_times(seen)
     digest = redis_conf.digest(resource, text, before, kept, unread=unread, times=times)
     annotations = {CONFIG_MARK: mark, READ_ONCE: digest}
     times = redis_conf.withdrawn(resource, text, before, kept, unread=unread, times=times)
     return content, annotations | ({WITHDRAWN: str(times)} if times else {})
 
 
-def _unread(resource: RedisCluster, seen: Observed) -> frozenset[str]:
+def _unread(seen: Assessment) -> frozenset[str]:
     """Return the directives of the present file that no server has applied: each reports another value.
 
     Another client changed the file, which is restored, and no server started since.
@@ -153,7 +153,7 @@ def _unread(resource: RedisCluster, seen: Observed) -> frozenset[str]:
     return frozenset(
         name
         for name, lines in present.items()
-        if all(reports(resource, instance, name, redis_conf.joined(lines)) is False for instance in processes)
+        if all(reports(seen.resource, instance, name, redis_conf.joined(lines)) is False for instance in processes)
     )
 
 
@@ -162,14 +162,15 @@ def _recorded_times(seen: Observed) -> int:
     return redis_conf.times_in(annotation(template, READ_ONCE))
 
 
-def _unaccepted(resource: RedisCluster, seen: Observed) -> set[str]:
+def _unaccepted(seen: Assessment) -> set[str]:
     """Return the runtime settings that differ from the present file, and that servers have not accepted yet.
 
     While no server is reachable, the file stays as it is, unless it may be the reason: then servers end repeatedly.
     """
+    resource = seen.resource
     if not resource.formed:
         return set()
-    present, desired = redis_conf.present(seen.config_map), live_settings(resource, seen)
+    present, desired = redis_conf.present(seen.config_map), live_settings(seen)
     changed = {
         name: value
         for name, value in desired.items()
@@ -181,7 +182,7 @@ def _unaccepted(resource: RedisCluster, seen: Observed) -> set[str]:
     supporting = [instance for instance in staying if understands(resource, instance)]
     of_others = any(instance.report for instance in staying) or any(map(_ends_repeatedly, staying))
     if not supporting and of_others:
-        return changed.keys() & refused_by_servers(resource, seen).keys()
+        return changed.keys() & refused_by_servers(seen).keys()
     mark = configured(desired)
     return {
         name
@@ -230,14 +231,15 @@ def refusal_of(instance: Instance, name: str, value: str) -> str:
     return note if note.startswith(note_of(value)) else ""
 
 
-def refused_by_servers(resource: RedisCluster, seen: Observed) -> Mapping[str, str]:
+def refused_by_servers(seen: Assessment) -> Mapping[str, str]:
     """Return the settings that a server refused, with the words of the first such server."""
+    resource = seen.resource
     found: dict[str, str] = {}
     staying = [instance for instance in seen.instances if instance.number < resource.spec.replicas]
     noting = [instance for instance in staying if any(REFUSED in name for name in annotations_of(instance))]
     if not noting:
         return found
-    settings = live_settings(resource, seen)
+    settings = live_settings(seen)
     mark = configured(settings)
     for name, value in settings.items():
         for instance in noting:

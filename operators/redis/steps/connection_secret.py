@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from urllib.parse import quote
 
 from operators.redis.api.resource import RedisCluster
@@ -12,7 +11,6 @@ from operators.redis.facts.bus_port import bus_port
 from operators.redis.objects import names, services
 from operators.redis.objects.names import COMPONENT
 from operators.redis.security.users import USER
-from operators.redis.settings import Settings
 from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.pki.certs import joined
 from shared.runtime.plan import PASS, Step
@@ -20,31 +18,30 @@ from shared.steps import connection as connections
 from shared.steps.connection import Connection, certificates, credentials, keep_connection
 
 
-def claim_name(settings: Settings, resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def claim_name(seen: Assessment) -> Step:
     """Create the Service with the name of the resource before anything that clients of another one may find."""
-    own = names.owner(resource, settings.operator)
-    return connections.claim_name(
-        own, services.headless_service(resource, own, bus_port(resource, seen)), seen.connection
-    )
+    own = names.owner(seen.resource, seen.settings.operator)
+    return connections.claim_name(own, services.headless_service(seen.resource, own, bus_port(seen)), seen.connection)
 
 
-def ensure_connection(settings: Settings, resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def ensure_connection(seen: Assessment) -> Step:
     """Keep the connection Secret, if the operator may write Secrets that nodes do not need."""
-    if not settings.write_secrets:
+    if not seen.settings.write_secrets:
         return PASS
-    own = names.owner(resource, settings.operator)
-    is_requested = resource.spec.connection_secret
-    return keep_connection(own, COMPONENT, connection(resource, seen), seen.connection, is_requested=is_requested)
+    own = names.owner(seen.resource, seen.settings.operator)
+    is_requested = seen.resource.spec.connection_secret
+    return keep_connection(own, COMPONENT, connection(seen), seen.connection, is_requested=is_requested)
 
 
-def connection(resource: RedisCluster, seen: Assessment) -> Connection:
+def connection(seen: Assessment) -> Connection:
     """Return what a client needs to connect: with the password that every node accepts now."""
+    resource = seen.resource
     host = f"{names.client_service_name(resource)}.{resource.namespace}.svc"
     passwords = seen.secrets.passwords
     password = None if passwords is None else passwords.current
     user = None if password is None else password and USER
     nodes = (instance.name for instance in seen.instances if seen.node_to_record(instance))
-    values = credentials(user, password) | _certificates(resource, seen)
+    values = credentials(user, password) | _certificates(seen)
     values["nodes"] = ",".join(f"{names.host(resource, node)}:{PORT}" for node in nodes)
     return Connection("redis", host, PORT, _uri(resource, host, password), values)
 
@@ -61,13 +58,13 @@ def _uri(resource: RedisCluster, host: str, password: str | None) -> str | None:
     return f"{scheme}://{user}{host}:{PORT}"
 
 
-def _certificates(resource: RedisCluster, seen: Assessment) -> dict[str, str | None]:
+def _certificates(seen: Assessment) -> dict[str, str | None]:
     """Return the authorities that clients trust, and the certificate for clients, unless users issue their own."""
-    tls, mounted = resource.spec.tls, seen.secrets.mounted
+    tls, mounted = seen.resource.spec.tls, seen.secrets.mounted
     if tls.mode == "none":
         return certificates("")
     authority = joined(mounted.trusted) if mounted else None
     if tls.mode == "secret" or tls.client_auth == "none":
         return certificates(authority)
-    content = content_of(seen.secrets.found.get(names.client_secret(resource)))
+    content = content_of(seen.secrets.found.get(names.client_secret(seen.resource)))
     return certificates(authority, content.get(CERTIFICATE_KEY), content.get(PRIVATE_KEY))

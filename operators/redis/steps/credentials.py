@@ -10,16 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Configure, SetPasswords
 from operators.redis.client.responses import NodeReport, digest
 from operators.redis.client.server import REPLICATION_USER
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import names
 from operators.redis.objects.names import CERTIFICATE_MARK, USERS_MARK
 from operators.redis.objects.redis_conf import TLS
 from operators.redis.reasons import DENIED, RENEWING_CERTIFICATES, ROTATING_PASSWORD
 from operators.redis.security.users import Passwords
-from operators.redis.settings import Settings
 from operators.redis.state.instance import Instance, endpoint
 from operators.redis.state.observed import Observed
 from operators.redis.steps.provisioning import users_secret
@@ -41,14 +40,14 @@ MOUNTING = timedelta(seconds=5)
 """Time allowed for the kubelet to update a mounted Secret once it noticed a change of the pod."""
 
 
-def require_authentication(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def require_authentication(seen: Assessment) -> Step:
     """Require that nodes accept a password of the operator; a node that accepts none was changed manually."""
     denied = [instance for instance in seen.instances if instance.denied]
     if not denied:
         return PASS
     if seen.secrets.unproven:  # the password may be in these Secrets, which are not used
-        return Step.blocked(FOREIGN_OBJECT, secret_provenance.refusal(resource.obj, seen.secrets.unproven))
-    given = names.password_secret(resource)
+        return Step.blocked(FOREIGN_OBJECT, secret_provenance.refusal(seen.resource.obj, seen.secrets.unproven))
+    given = names.password_secret(seen.resource)
     secret = f"the key previousPassword of Secret {given}" if given else "a Secret and reference it in spec.auth"
     message = (
         f"{_names(denied)}: {denied[0].error} The password of user default was changed outside the operator. Add the "
@@ -59,7 +58,7 @@ def require_authentication(resource: RedisCluster, seen: Observed, _now: datetim
     return Step((), progress, DENIED, message, warning=True, requeue=DENIED_SECONDS)
 
 
-def rotate_password(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def rotate_password(seen: Assessment) -> Step:
     """Change the password to the one in the user's Secret; the former password stays valid during the change."""
     secrets = seen.secrets
     passwords, mark = secrets.passwords, secrets.users_mark
@@ -71,19 +70,19 @@ def rotate_password(settings: Settings, resource: RedisCluster, seen: Observed, 
         action
         for instance in pending
         if instance.report
-        for action in _set_users(resource, seen, instance, instance.report, users)
+        for action in _set_users(seen, instance, instance.report, users)
     ]:
         return Step.wait(ROTATING_PASSWORD, f"{_names(pending)}: updating the valid passwords.", *actions)
     reachable = not pending and applied_everywhere(seen, USERS_MARK, mark)
     why, desired = _following(
-        passwords, seen, now, reachable=reachable, overlap=timedelta(seconds=settings.password_overlap)
+        seen, passwords, reachable=reachable, overlap=timedelta(seconds=seen.settings.password_overlap)
     )
     if desired is not None:
-        own = names.owner(resource, settings.operator)
-        write = users_secret(resource, own, desired, seen)
+        own = names.owner(seen.resource, seen.settings.operator)
+        write = users_secret(seen, own, desired)
         try:
             if write.seen is not None:
-                require_owned(write.obj, write.seen, resource.uid)
+                require_owned(write.obj, write.seen, seen.resource.uid)
         except ForeignObject as error:
             return Step.blocked(FOREIGN_OBJECT, str(error))
         return Step.wait(ROTATING_PASSWORD, why, write)
@@ -93,27 +92,27 @@ def rotate_password(settings: Settings, resource: RedisCluster, seen: Observed, 
             ROTATING_PASSWORD, f"{nodes}: must accept the new password before it is used.", requeue=MARKING_SECONDS
         )
     ends = min((each.until for each in passwords.former if each.password != secrets.named), default=None)
-    return PASS if ends is None else Step(requeue=max((ends - now).total_seconds(), MARKING_SECONDS))
+    return PASS if ends is None else Step(requeue=max((ends - seen.now).total_seconds(), MARKING_SECONDS))
 
 
 def _following(
-    passwords: Passwords, seen: Observed, now: datetime, *, reachable: bool, overlap: timedelta
+    seen: Assessment, passwords: Passwords, *, reachable: bool, overlap: timedelta
 ) -> tuple[str, Passwords | None]:
     """Return why the passwords change, and the next passwords; None if nothing changes now."""
     desired, named = seen.secrets.desired, seen.secrets.named
     if named and named not in (*passwords.good, desired):
-        return "Accepting previousPassword of the Secret in addition.", passwords.admit(named, now)
+        return "Accepting previousPassword of the Secret in addition.", passwords.admit(named, seen.now)
     if desired is not None and passwords.next is not None and desired == passwords.current:
-        return "The password change was reverted in the Secret.", passwords.withdraw(now + overlap)
+        return "The password change was reverted in the Secret.", passwords.withdraw(seen.now + overlap)
     if desired is not None and desired not in (passwords.current, passwords.next):
         return "The password in the Secret changed: both passwords are valid during the rotation.", passwords.introduce(
-            desired, now + overlap
+            desired, seen.now + overlap
         )
     if passwords.admits_replication and reachable:
         return "Every node has the user of replicas: they authenticate as this user.", passwords.use_replication()
     if passwords.next is not None and reachable:
-        return "Every node accepts the new password: switching to it.", passwords.promote(now + overlap)
-    left = passwords.expire(now, named)
+        return "Every node accepts the new password: switching to it.", passwords.promote(seen.now + overlap)
+    left = passwords.expire(seen.now, named)
     if reachable and passwords.next is None and left != passwords:
         return "Removing the former password.", left
     return "", None
@@ -176,10 +175,8 @@ def _keeps(instance: Instance, users: _Users, mark: str) -> bool:
     return agrees and is_applied(instance, USERS_MARK, mark)
 
 
-def _set_users(
-    resource: RedisCluster, seen: Observed, instance: Instance, report: NodeReport, users: _Users
-) -> Iterable[Action]:
-    at, access = endpoint(resource, instance), seen.secrets.access
+def _set_users(seen: Assessment, instance: Instance, report: NodeReport, users: _Users) -> Iterable[Action]:
+    at, access = endpoint(seen.resource, instance), seen.secrets.access
     yield SetPasswords(access, at, instance.id, users.passwords.digests, users.admitted(report))
     if not users.links_well(report):
         if not users.may_link:  # another node, which gets the user now
@@ -189,7 +186,7 @@ def _set_users(
     yield mark_pod(instance, USERS_MARK, marker(instance, seen.secrets.users_mark))
 
 
-def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def renew_certificates(seen: Assessment) -> Step:
     """Let every node load its new certificate and trusted authorities without a restart.
 
     The pod is annotated first, so that the kubelet updates the mounted files; then the server reloads them.
@@ -202,10 +199,10 @@ def renew_certificates(resource: RedisCluster, seen: Observed, now: datetime) ->
     for instance in pending:
         since = _brought_since(instance, mark)
         if since is None:
-            actions.append(mark_pod(instance, CERTIFICATE_MARK, f"{mark} at {rfc3339(now)}"))
-        elif instance.report and now - since >= MOUNTING:
+            actions.append(mark_pod(instance, CERTIFICATE_MARK, f"{mark} at {rfc3339(seen.now)}"))
+        elif instance.report and seen.now - since >= MOUNTING:
             file = {"tls-ca-cert-file": f"{TLS}/{mounted.file}"}
-            at = endpoint(resource, instance)
+            at = endpoint(seen.resource, instance)
             actions.append(Configure(seen.secrets.access, at, instance.id, file))
             actions.append(mark_pod(instance, CERTIFICATE_MARK, marker(instance, mark)))
     if not pending:

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import AddSlots, Forget
@@ -97,13 +96,13 @@ class SlotLoss:
         return _names((*self.lost, *self.elsewhere))
 
 
-def loss(resource: RedisCluster, seen: Assessment, now: datetime) -> SlotLoss | None:
+def loss(seen: Assessment) -> SlotLoss | None:
     """Return the slots that are or may be lost; None if every slot is served, or a present replica can serve it."""
-    if not resource.formed:
+    if not seen.resource.formed:
         return None
     view = seen.view
     returned = _outdated_owners(seen)
-    owners = [*_lost_owners(seen, now), *returned]
+    owners = [*_lost_owners(seen), *returned]
     detached = [node for node in seen.detached.values() if not node.may_be_outdated]
     present = Slots.union(node.slots for node in detached)  # a reachable node has their keys
     served = Slots.union(slots for _, slots in returned.values())
@@ -128,7 +127,7 @@ def loss(resource: RedisCluster, seen: Assessment, now: datetime) -> SlotLoss | 
             *(each for each in instances if each.recorded and each.recorded.node_id in concerned - nodes),
             *(_unrecorded(seen) if view.uncovered else ()),
         ),
-        _doubtful(resource, seen, nodes) if slots == Slots.all() and not older else (),
+        _doubtful(seen, nodes) if slots == Slots.all() and not older else (),
         older,
         Slots.union([served, *map(view.slots_of, older)]),
         served,
@@ -175,7 +174,7 @@ def _older(seen: Assessment, owner: str) -> Instance | None:
     return next((each.instance for each in seen.detached.values() if each.owner == owner), None)
 
 
-def _doubtful(resource: RedisCluster, seen: Assessment, nodes: Collection[str]) -> tuple[Instance, ...]:
+def _doubtful(seen: Assessment, nodes: Collection[str]) -> tuple[Instance, ...]:
     """Return the instances that may have keys although no slot is served.
 
     A node that found its volume empty may have started before the disk was mounted. And without any record of a lost
@@ -184,7 +183,7 @@ def _doubtful(resource: RedisCluster, seen: Assessment, nodes: Collection[str]) 
     Args:
         nodes: ids of the nodes that lost their data, or whose data is elsewhere.
     """
-    if not nodes and outlives_pods(resource):
+    if not nodes and outlives_pods(seen.resource):
         return seen.instances
 
     def may_have_keys(instance: Instance) -> bool:
@@ -206,14 +205,14 @@ def _unrecorded(seen: Assessment) -> tuple[Instance, ...]:
     return tuple(instance for instance in seen.instances if instance.report is None and instance.disk)
 
 
-def _lost_owners(seen: Assessment, now: datetime) -> list[str]:
+def _lost_owners(seen: Assessment) -> list[str]:
     """Return the primaries whose data is lost, and that no replica with all of their data can replace."""
     return [
         primary.id
         for primary in seen.lost_primaries
         if not primary.answers
         and not any(
-            seen.may_replace(copy, primary.id) and not seen.may_be_outdated(copy, primary.id, now)
+            seen.may_replace(copy, primary.id) and not seen.may_be_outdated(copy, primary.id, seen.now)
             for copy in _copies(seen, primary.id) & seen.reachable.keys()
         )
         and not any(node.owner == primary.id and not node.may_be_outdated for node in seen.detached.values())
@@ -236,29 +235,30 @@ def _copies(seen: Assessment, primary: str) -> set[str]:
     return found
 
 
-def report(resource: RedisCluster, seen: Assessment, now: datetime) -> Obj | None:
+def report(seen: Assessment) -> Obj | None:
     """Return status.recovery: the recovery that is possible or confirmed; None if there is none.
 
     What has come back, or is served again, is no longer part of it: the consent to its loss has ended.
     """
-    found = loss(resource, seen, now)
+    found = loss(seen)
     if found is None:
         return None
     if found.is_certain:
-        return _offer(resource, seen, found, now)
-    left = _remaining(seen, found, current(resource, now))  # unknown neither ends a loss nor begins one
+        return _offer(seen, found)
+    left = _remaining(seen, found, current(seen.resource, seen.now))  # unknown neither ends a loss nor begins one
     return left | {"message": UNKNOWN} if left["slots"] else None
 
 
-def _offer(resource: RedisCluster, seen: Assessment, found: SlotLoss, now: datetime) -> Obj:
+def _offer(seen: Assessment, found: SlotLoss) -> Obj:
     """Return the recovery that is possible from a certain loss: the recorded one, as long as it covers this loss."""
-    left = _remaining(seen, found, current(resource, now))
+    resource = seen.resource
+    left = _remaining(seen, found, current(resource, seen.now))
     covers = not found.slots - Slots.parse(left["slots"]) and found.nodes <= set(left["nodes"])
     continues = covers and (left.get("older") or []) == found.older_ids
     all_lost = f"{resource.uid} lost {found.slots} of {','.join(sorted(found.nodes))}"
     if found.older:
         all_lost += f" and has older keys at {','.join(found.older_ids)}"
-    fields = occurrence(resource, all_lost, now, continues=continues)
+    fields = occurrence(resource, all_lost, seen.now, continues=continues)
     nodes = left["nodes"] if continues else sorted(found.nodes)
     older = {"older": found.older_ids} if found.older else {}
     return {"slots": str(found.slots), "nodes": nodes, "message": _consequences(found)} | older | fields
@@ -277,12 +277,12 @@ def _remaining(seen: Assessment, found: SlotLoss, record: Obj) -> Obj:
     return left | {"slots": str(slots), "nodes": nodes}
 
 
-def restarts_empty(resource: RedisCluster, seen: Assessment, now: datetime) -> bool:
+def restarts_empty(seen: Assessment) -> bool:
     """Return whether a user confirmed that a cluster that lost all keys, by evidence, is created again, empty."""
-    found = loss(resource, seen, now)
+    found = loss(seen)
     if found is None or not found.is_total or not found.is_certain:
         return False
-    return _is_confirmed(resource, _offer(resource, seen, found, now))
+    return _is_confirmed(seen.resource, _offer(seen, found))
 
 
 def _is_confirmed(resource: RedisCluster, offered: Obj) -> bool:
@@ -290,13 +290,13 @@ def _is_confirmed(resource: RedisCluster, offered: Obj) -> bool:
     return is_in_force(resource, offered["token"])
 
 
-def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def recover_lost_slots(seen: Assessment) -> Step:
     """Wait for slots whose keys may come back; recover lost slots, empty, once a user confirms it."""
-    found = loss(resource, seen, now)
+    found = loss(seen)
     if found is None:
         return _await_newer_keys(seen)
     if seen.unknown_nodes:  # they may have the keys
-        return refuse_unknown_nodes(resource, seen, now)
+        return refuse_unknown_nodes(seen)
     if found.unreachable:
         message = (
             f"No node serves {brief(found.slots)}: waiting for the nodes that may hold their keys. "
@@ -304,10 +304,10 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
         )
         return Step.wait(SLOTS_UNSERVED, message, warning=True, requeue=POLL_SECONDS)
     if found.doubtful:
-        return _refuse_total(resource, seen, found)
-    offered = _offer(resource, seen, found, now)
-    if not _is_confirmed(resource, offered):
-        return _await_confirmation(resource, seen, found, offered)
+        return _refuse_total(seen, found)
+    offered = _offer(seen, found)
+    if not _is_confirmed(seen.resource, offered):
+        return _await_confirmation(seen, found, offered)
     if found.is_total:
         message = "No primary is left and the loss is confirmed; recording that the cluster is created again, empty."
         return Step.wait(RECOVERING, message, requeue=0)
@@ -321,7 +321,7 @@ def recover_lost_slots(resource: RedisCluster, seen: Assessment, now: datetime) 
     for owner, instance in found.older.items():
         if seen.view.slots_of(owner):
             return _promote(seen, owner, instance, "with its older keys")
-    return _carry_out(resource, seen, found)
+    return _carry_out(seen, found)
 
 
 def _await_newer_keys(seen: Assessment) -> Step:
@@ -351,7 +351,7 @@ def _promote(seen: Assessment, owner: str, instance: Instance, content: str) -> 
     return Step.wait(RECOVERING, message, call, requeue=FAILOVER_SECONDS)
 
 
-def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Step:
+def _carry_out(seen: Assessment, found: SlotLoss) -> Step:
     """Make all nodes forget the lost owners, then assign their slots to other nodes.
 
     A replica rejects CLUSTER FORGET for its primary: one without keys takes over instead.
@@ -365,7 +365,7 @@ def _carry_out(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Ste
     if known:
         message = f"The loss of {found.names} is confirmed; removing them from all nodes (CLUSTER FORGET)."
         return Step.wait(RECOVERING, message, *(_forget(seen, node) for node in known), requeue=GOSSIP_SECONDS)
-    targets, left = _targets(resource, seen, found.slots), list(found.slots - found.served)
+    targets, left = _targets(seen, found.slots), list(found.slots - found.served)
     calls: list[AddSlots | AssignSlots] = []
     if not targets:
         return _await_target(seen, found.slots)
@@ -409,13 +409,13 @@ def _forget(seen: Assessment, node_id: str) -> Forget:
     return Forget(seen.secrets.access, node_id, addresses)
 
 
-def _targets(resource: RedisCluster, seen: Assessment, slots: Slots) -> list[str]:
+def _targets(seen: Assessment, slots: Slots) -> list[str]:
     """Return empty nodes, as many as primaries are missing; without any, the primary with the fewest slots.
 
     Never a primary with older keys of these slots, which would be served, with keys that were deleted since.
     """
     view, there = seen.view, seen.members
-    missing = resource.primaries - sum(primary.answers for primary in view.primaries)
+    missing = seen.resource.primaries - sum(primary.answers for primary in view.primaries)
     blank = [node_id for node_id, instance in there.items() if instance.is_blank][: max(missing, 0)]
     older = _holders(seen, slots)
     owners = [primary.id for primary in view.primaries if primary.answers and primary.id not in older]
@@ -443,14 +443,14 @@ def _shared(targets: list[str], count: int) -> dict[str, int]:
     return {node_id: share + (number < left) for number, node_id in enumerate(targets)}
 
 
-def _refuse_total(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> Step:
+def _refuse_total(seen: Assessment, found: SlotLoss) -> Step:
     """Return the step that reports why a cluster without any primary is not created again."""
     empty = [instance for instance in found.doubtful if seen.found_empty(instance)]
     parts = [_where(found.elsewhere)] if found.elsewhere else []
     if empty:
         parts.append(f"{_names(empty)} started with an empty directory, as if the disk were not mounted")
     why = f": {'; '.join(parts)}" if parts else ""
-    last = "volume claims and pods of these nodes" if resource.has_storage else "resource, and create it again"
+    last = "volume claims and pods of these nodes" if seen.resource.has_storage else "resource, and create it again"
     message = (
         f"No node serves {brief(found.slots)}, but {_names(found.doubtful)} may have keys{why}. The cluster is not "
         f"created again, and nothing was changed. Bring the data back; if it is lost, delete the {last}."
@@ -458,7 +458,7 @@ def _refuse_total(resource: RedisCluster, seen: Assessment, found: SlotLoss) -> 
     return Step.blocked(DATA_AWAY, message, requeue=BLOCKED_SECONDS)
 
 
-def _await_confirmation(resource: RedisCluster, seen: Assessment, found: SlotLoss, offered: Obj) -> Step:
+def _await_confirmation(seen: Assessment, found: SlotLoss, offered: Obj) -> Step:
     """Return the step that reports a loss until a user confirms the recovery."""
     caution = "If a volume can be restored, restore it instead."
     if empty := [instance for instance in found.lost if seen.found_empty(instance)]:
@@ -470,7 +470,7 @@ def _await_confirmation(resource: RedisCluster, seen: Assessment, found: SlotLos
     proposal = Proposal(
         reason, "", offered["message"], caution, recording, offered["token"], offered.get("priorConfirm")
     )
-    return proposal.decide(resource, requeue=BLOCKED_SECONDS)
+    return proposal.decide(seen.resource, requeue=BLOCKED_SECONDS)
 
 
 def _consequences(found: SlotLoss) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import ShutDown
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CONTAINER
@@ -40,20 +39,24 @@ SHORT_GRACE_SECONDS = 10
 """Grace period of the second deletion, which the kubelet counts from then on."""
 
 
-def stop_servers(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def stop_servers(seen: Assessment) -> Step:
     """Stop the servers of deleted pods that got no SIGTERM."""
     actions: list[ShutDown | Delete] = []
     requeue: float | None = None
     for instance in seen.instances:
-        if instance.pod is None or instance.pod_obj is None or (since := _deleted_since(instance.pod_obj, now)) is None:
+        if (
+            instance.pod is None
+            or instance.pod_obj is None
+            or (since := _deleted_since(instance.pod_obj, seen.now)) is None
+        ):
             continue
         report, due = instance.report, SHUTDOWN_SECONDS if instance.report else KILL_SECONDS
         if since < due:
             requeue = shortest(requeue, due - since)
-        elif report is not None and not _is_only_copy(resource, seen, instance):
+        elif report is not None and not _is_only_copy(seen, instance):
             actions.append(ShutDown(seen.secrets.access, seen.at(report.id), report.id, report.run_id))
             requeue = shortest(requeue, SHUTDOWN_SECONDS)
-        elif report is None and _was_never_ready(instance.pod_obj) and _survives_kill(resource, seen, instance.pod_obj):
+        elif report is None and _was_never_ready(instance.pod_obj) and _survives_kill(seen, instance.pod_obj):
             actions.append(Delete(POD, instance.pod_obj, unchanged=True, grace_seconds=SHORT_GRACE_SECONDS))
     return Step(tuple(actions), requeue=requeue) if actions or requeue else PASS
 
@@ -70,9 +73,9 @@ def _deleted_since(pod_obj: Obj, now: datetime) -> float | None:
     return (now - deadline + timedelta(seconds=grace)).total_seconds()
 
 
-def _is_only_copy(resource: RedisCluster, seen: Assessment, instance: Instance) -> bool:
+def _is_only_copy(seen: Assessment, instance: Instance) -> bool:
     """Return whether keys would be lost with the process of a node: a replica may copy them before it is killed."""
-    has_disk = outlives_pods(resource) and persists(resource, seen.config.text)
+    has_disk = outlives_pods(seen.resource) and persists(seen.resource, seen.config.text)
     return not has_disk and seen.is_needed(instance.id)
 
 
@@ -89,8 +92,8 @@ def _was_never_ready(pod_obj: Obj) -> bool:
     return datetime.fromisoformat(since) <= started
 
 
-def _survives_kill(resource: RedisCluster, seen: Assessment, pod_obj: Obj) -> bool:
+def _survives_kill(seen: Assessment, pod_obj: Obj) -> bool:
     """Return whether a server loses nothing if it is killed while it stops: it writes no snapshot then."""
     if is_started_afresh(pod_obj):
         return True
-    return appends(resource, seen.config.text) and not is_started_waiting(pod_obj)
+    return appends(seen.resource, seen.config.text) and not is_started_waiting(pod_obj)

@@ -6,7 +6,6 @@ A primary that merely does not answer is replaced by the nodes' own election, on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Literal
 
 from operators.redis.client.commands import FailOver
@@ -19,14 +18,14 @@ from shared.runtime.plan import Step
 from shared.status.health import listed
 
 
-def replace_failed(seen: Assessment, now: datetime) -> Iterator[Step]:
+def replace_failed(seen: Assessment) -> Iterator[Step]:
     """Promote the replica that has most data of each primary that lost its data."""
     for primary in seen.view.primaries:
-        if seen.lost(primary.id) and (failover_candidates := _failover_candidates(seen, primary, now)):
+        if seen.lost(primary.id) and (failover_candidates := _failover_candidates(seen, primary)):
             yield _replace(seen, primary, failover_candidates[0])
 
 
-def _failover_candidates(seen: Assessment, primary: Seen, now: datetime) -> Sequence[Seen]:
+def _failover_candidates(seen: Assessment, primary: Seen) -> Sequence[Seen]:
     """Return replicas that were connected to the primary until it ended, and whose pods stay; the most advanced first.
 
     One that started since waits for a user's consent (data_loss_recovery.py).
@@ -35,7 +34,7 @@ def _failover_candidates(seen: Assessment, primary: Seen, now: datetime) -> Sequ
         candidate
         for candidate in seen.view.failover_candidates(primary.id)
         if seen.may_replace(candidate.id, primary.id)
-        and not seen.may_be_outdated(candidate.id, primary.id, now)
+        and not seen.may_be_outdated(candidate.id, primary.id, seen.now)
         and not seen.reachable[candidate.id].leaving
     ]
 

@@ -17,9 +17,6 @@ forgotten (`live_config`).
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import LAST_RUN
 from operators.redis.objects.pod import is_started_afresh
@@ -30,7 +27,7 @@ from shared.kubernetes.accessors import annotation
 from shared.runtime.plan import PASS, Step
 
 
-def prepare_restarts(_resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def prepare_restarts(seen: Assessment) -> Step:
     """Record the running process of each node without persistence, so that the next process gets another identity."""
     unprepared = [instance for instance in seen.instances if _resumes(instance)]
     if not unprepared:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Meet
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.lifecycles import NODE, NodeEvent
@@ -14,17 +11,17 @@ from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_
 from shared.runtime.plan import PASS, Step
 
 
-def join_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def join_nodes(seen: Assessment) -> Step:
     """Make new nodes members, once their node ids are recorded (`record_nodes`)."""
-    if not resource.formed or not seen.view.primaries:
+    if not seen.resource.formed or not seen.view.primaries:
         return PASS
     new = [instance for instance in _new(seen) if instance.is_blank]
-    return _meet(resource, seen, new) if new else PASS
+    return _meet(seen, new) if new else PASS
 
 
-def refuse_full_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def refuse_full_nodes(seen: Assessment) -> Step:
     """Change nothing while a node that is no member has keys: it is neither joined nor emptied."""
-    if not resource.formed or not seen.view.primaries:
+    if not seen.resource.formed or not seen.view.primaries:
         return PASS
     new = _new(seen)
     if trimming := [f"{instance.name} {instance.trims}" for instance in new if instance.trims]:
@@ -55,14 +52,14 @@ def _refuse(instance: Instance) -> Step:
     return Step.wait(NODE_NOT_EMPTY, message, warning=True, requeue=BLOCKED_SECONDS)
 
 
-def _meet(resource: RedisCluster, seen: Assessment, new: list[Instance]) -> Step:
+def _meet(seen: Assessment, new: list[Instance]) -> Step:
     """Let all members meet the new nodes, except those that a member is meeting already."""
     for instance in new:
         NODE.after(seen.node_state(instance.id), NodeEvent.MEET)
     via = tuple(seen.at(reporter.id) for reporter in seen.view.reachable_nodes)
     met = {address for _, address in seen.view.being_met}
     calls = [
-        Meet(seen.secrets.access, endpoint(resource, instance), id=instance.id, via=via, own=seen.own_ids)
+        Meet(seen.secrets.access, endpoint(seen.resource, instance), id=instance.id, via=via, own=seen.own_ids)
         for instance in new
         if instance.pod and instance.pod.address not in met
     ]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 
 from operators.redis.api.directives import present_name
-from operators.redis.api.resource import RedisCluster, refused_directives
+from operators.redis.api.resource import refused_directives
 from operators.redis.client.commands import ApplyDirective
 from operators.redis.client.errors import ConfigRefused
 from operators.redis.client.responses import NodeReport
@@ -43,7 +42,7 @@ REFUSED_SECONDS = 600.0
 """Time until a cluster with refused settings is observed again."""
 
 
-def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def apply_config(seen: Assessment) -> Step:
     """Apply settings with CONFIG SET to each server that uses others, for any reason.
 
     A server of another series reads the settings of the spec when its pod is recreated. Only those of its start are
@@ -52,11 +51,11 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
     A value that a server refuses is sent again in the next hour, or when the value changes. The other settings are
     applied, and the following steps run.
     """
-    if not resource.formed or seen.config_map is None:  # the file comes first: a restarted server reads it
+    if not seen.resource.formed or seen.config_map is None:  # the file comes first: a restarted server reads it
         return PASS
-    settings = live_settings(resource, seen)
+    settings = live_settings(seen)
     mark = configured(settings)
-    kept_for_others = frozenset(PERSISTENCE if keeps_persistence(resource, seen) else ())
+    kept_for_others = frozenset(PERSISTENCE if keeps_persistence(seen) else ())
     actions: list[Action] = []
     names = []
     for instance in seen.instances:
@@ -67,9 +66,9 @@ def apply_config(resource: RedisCluster, seen: Assessment, now: datetime) -> Ste
             *(kept_for_others if is_started_afresh(instance.pod_obj) else ()),
             *((NODE_TIMEOUT,) if _keeps_node_timeout(seen, instance, settings.get(NODE_TIMEOUT, "")) else ()),
         }
-        sent = settings.keys() if understands(resource, instance) else _of_start(settings, instance.report)
+        sent = settings.keys() if understands(seen.resource, instance) else _of_start(settings, instance.report)
         desired = {name: settings[name] for name in sent if present_name(name) not in omitted}
-        due = _due(resource, seen, instance, desired, mark, now)
+        due = _due(seen, instance, desired, mark)
         if due:
             names.append(instance.name)
             actions += due
@@ -95,22 +94,16 @@ def _keeps_node_timeout(seen: Assessment, instance: Instance, desired: str) -> b
     return any(end not in seen.reachable for move in seen.recorded_moves for end in (move.source, move.target))
 
 
-def _due(
-    resource: RedisCluster,
-    seen: Assessment,
-    instance: Instance,
-    settings: Mapping[str, str],
-    mark: str,
-    now: datetime,
-) -> list[Action]:
+def _due(seen: Assessment, instance: Instance, settings: Mapping[str, str], mark: str) -> list[Action]:
     """Return the changes of the settings of one server."""
+    resource = seen.resource
     assert instance.pod_obj is not None
     actions, needs_mark = list[Action](), False
     for name, value in settings.items():
         needs_mark |= reports(resource, instance, name, value) is None
         if uses(resource, instance, name, value, mark):
             continue
-        attempt = f"{note_of(value)} at {now:%Y-%m-%dT%HZ}"
+        attempt = f"{note_of(value)} at {seen.now:%Y-%m-%dT%HZ}"
         if refusal_of(instance, name, value).startswith(attempt):
             continue
         call = ApplyDirective(
@@ -122,9 +115,10 @@ def _due(
     return actions
 
 
-def report_refused_config(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def report_refused_config(seen: Assessment) -> Step:
     """Report settings that the version of the spec, or a server, refuses; nodes keep the former values."""
-    by_table, by_servers = refused_directives(resource), refused_by_servers(resource, seen)
+    resource = seen.resource
+    by_table, by_servers = refused_directives(resource), refused_by_servers(seen)
     problems = [f"{name} {why}" for name, why in by_table.items()]
     problems += [f"{name}: {words}" for name, words in by_servers.items()]
     if not problems:
@@ -139,7 +133,7 @@ def report_refused_config(resource: RedisCluster, seen: Assessment, _now: dateti
     )
 
 
-def label_serving_pods(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def label_serving_pods(seen: Assessment) -> Step:
     """Label the pods behind the client Service: members that own slots, will own some, or are synced.
 
     Evictions count only such pods. So an instance that is removed keeps its label until no slot has to move: a rolling
@@ -148,7 +142,7 @@ def label_serving_pods(resource: RedisCluster, seen: Assessment, _now: datetime)
     lost primary, and an empty node that answers alone agrees with all that answer.
     """
     agreement = seen.agreement.without(primary.id for primary in seen.lost_primaries)
-    if not resource.formed or not seen.view.owned or agreement.settled:
+    if not seen.resource.formed or not seen.view.owned or agreement.settled:
         return PASS
     actions: list[Action] = []
     moved = not set(seen.view.owned) - set(seen.primaries)
@@ -156,7 +150,7 @@ def label_serving_pods(resource: RedisCluster, seen: Assessment, _now: datetime)
         if instance.pod is None or instance.pod_obj is None or instance.report is None or instance.leaving:
             continue
         node, labels = seen.view.nodes[instance.id], instance.pod_obj["metadata"].get("labels") or {}
-        stays, admitted = instance.number < resource.spec.replicas, labels.get(SERVES) == CLIENTS
+        stays, admitted = instance.number < seen.resource.spec.replicas, labels.get(SERVES) == CLIENTS
         owns = bool(seen.view.slots_of(node.id))
         serves = node.id in seen.view.cluster and (owns or node.synced or node.id in seen.primaries)
         change: Obj = {"metadata": {"labels": {SERVES: CLIENTS if stays else None}}}

@@ -6,10 +6,7 @@ Once the keys of all certificates that it accepts are deleted, only a restart is
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from operators.redis.api.node_entries import REPLICA_ROLE
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import names
 from operators.redis.objects.names import CERTIFICATE_MARK
@@ -22,12 +19,13 @@ from shared.runtime.plan import PASS, Step
 from shared.steps import lost_authority
 
 
-def restart_distrusting(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def restart_distrusting(seen: Assessment) -> Step:
     """Restart nodes that neither have loaded the present certificate nor accept the operator, which would send it.
 
     All others follow the first one together: until all have restarted, a replica could be elected that lacks the writes
     of its primary.
     """
+    resource = seen.resource
     mounted = seen.secrets.mounted
     if not resource.formed or mounted is None:
         return PASS
@@ -46,7 +44,7 @@ def restart_distrusting(resource: RedisCluster, seen: Assessment, _now: datetime
         is_back=lambda each: each.report is not None and not each.leaving,
         splits=True,
         is_prepared=True,
-        refusal=_refusal(resource, seen),
+        refusal=_refusal(seen),
     )
 
 
@@ -54,10 +52,11 @@ def _is_replica(instance: Instance) -> bool:
     return instance.recorded is not None and instance.recorded.role == REPLICA_ROLE
 
 
-def _refusal(resource: RedisCluster, seen: Assessment) -> str:
+def _refusal(seen: Assessment) -> str:
+    resource = seen.resource
     if not outlives_pods(resource):
         lacks = "there is no spec.storage"
-    elif not appends(resource, template_text(resource, seen)) or not _writes_log(seen):
+    elif not appends(resource, template_text(seen)) or not _writes_log(seen):
         lacks = 'appendonly is "no"'
     elif not resource.spec.rolls:
         return "spec.pod[0].updateStrategy is OnDelete: delete these pods to let them use it."

@@ -10,9 +10,7 @@ reached (client/commands.py).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
-from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Forget, Meet
 from operators.redis.client.server import Endpoint
 from operators.redis.facts.assessment import Assessment
@@ -24,24 +22,25 @@ from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step
 
 
-def record_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def record_nodes(seen: Assessment) -> Step:
     """Record which node is on which volume before anything depends on it: it distinguishes a loss from an outage."""
-    if not resource.formed:
+    if not seen.resource.formed:
         return PASS
     changed = [instance for instance in seen.instances if seen.node_to_record(instance) != instance.as_recorded]
     if not changed:
         return PASS
     message = f"Recording the node and volume of {', '.join(instance.name for instance in changed)} in status."
-    return Step.wait(phase_or(resource, RECORDING), message, requeue=0)
+    return Step.wait(phase_or(seen.resource, RECORDING), message, requeue=0)
 
 
-def update_addresses(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def update_addresses(seen: Assessment) -> Step:
     """Update the addresses of members on their peers, by node id (CLUSTER MEET).
 
     Nodes contact each other at the last known address. A node that the spec removes is a member until it is forgotten,
     so that it is met like the others. This step runs before any CLUSTER FORGET: a node that its peers have forgotten
     could not announce its new address.
     """
+    resource = seen.resource
     if not resource.formed:
         return PASS
     view = seen.view
@@ -64,18 +63,18 @@ def update_addresses(resource: RedisCluster, seen: Assessment, now: datetime) ->
         return PASS
     names = ", ".join(seen.name_of(call.id) for call in calls)
     message = f"Updating the address of {names} on the other nodes (CLUSTER MEET)."
-    if work := planned_work(resource, seen, now):
+    if work := planned_work(seen):
         message = f"{work} {message}"
     return Step.wait(phase_or(resource, MEETING), message, *calls, requeue=GOSSIP_SECONDS)
 
 
-def forget_removed_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def forget_removed_nodes(seen: Assessment) -> Step:
     """Let every member that knows it forget a node that never returns (CLUSTER FORGET).
 
     Never a node that owns slots, because a replica may still be elected to replace it. Nor one that members
     replicate, which would reject the command, nor one that may hold the only copy of any data.
     """
-    if not resource.formed:
+    if not seen.resource.formed:
         return PASS
     view = seen.view
     removed = [node for node in view.members if _forgettable(seen, node)]

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import datetime
 
-from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import CancelImport
 from operators.redis.facts.assessment import Assessment
 from operators.redis.migration.commands import CloseSlots, MoveSlots, ReleaseSlots, ReopenSlots
@@ -25,13 +23,13 @@ from shared.status.verdict import Progress
 MAX_LISTED_ITEMS = 3
 
 
-def reopen_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def reopen_slots(seen: Assessment) -> Step:
     """Open slots again that a failover closed at one end, before anything else that may take long.
 
     Redis does not replicate the marks. Without the migrating mark, a promoted source answers that moved keys do not
     exist, and clients create them again. Without the importing mark, a promoted target redirects clients back.
     """
-    if not resource.formed or not (reopened := seen.provenance.reopened):
+    if not seen.resource.formed or not (reopened := seen.provenance.reopened):
         return PASS
     access, nodes = seen.secrets.access, seen.primary_endpoints
     calls = tuple(ReopenSlots(access, *ends, slots, nodes) for ends, slots in reopened.items())
@@ -41,16 +39,16 @@ def reopen_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> St
     return Step(calls, Progress.PROGRESSING, REPAIRING_SLOTS, message, requeue=GOSSIP_SECONDS)
 
 
-def release_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def release_slots(seen: Assessment) -> Step:
     """Close slots that are open at one end alone, and that the operator did not open. No key is moved or deleted.
 
     A node that imports a slot ignores claims of other nodes to it, so that it would never agree after a failover of the
     owner. Foreign keys are recorded first, because nothing but the mark shows them.
     """
     found = seen.provenance
-    if not resource.formed or not (found.unexplained or found.left):
+    if not seen.resource.formed or not (found.unexplained or found.left):
         return PASS
-    recorded = resource.recorded_foreign
+    recorded = seen.resource.recorded_foreign
     if new := Slots.union(slots - recorded.get(node_id, Slots()) for node_id, slots in seen.foreign.items()):
         message = f"Recording in status that nodes hold keys of {brief(new)} without owning them."
         return Step.wait(REPAIRING_SLOTS, message, requeue=0)
@@ -67,20 +65,20 @@ def _waits(seen: Assessment, node_id: str) -> bool:
     return node_id not in seen.reachable and bool(seen.successor(node_id))
 
 
-def repair_open_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def repair_open_slots(seen: Assessment) -> Step:
     """Finish the migration of each slot that the operator opened, from its present owner to the recorded target.
 
     A slot is never merely assigned to a node: the rest of its keys is moved first (migration/).
     """
     found = seen.provenance
-    if not resource.formed or not found.own:
+    if not seen.resource.formed or not found.own:
         return PASS
     open_slots, access, nodes = brief(found.own), seen.secrets.access, seen.primary_endpoints
     moves = tuple(Move(*ends, slots) for ends, slots in found.onward.items())
     calls = [CloseSlots(access, *ends, slots, nodes) for ends, slots in found.arrived.items()]
     behind = await_replicas(seen, moves)
     if moves and not behind:
-        call = move_call(resource, seen, moves)
+        call = move_call(seen, moves)
         return Step.wait(
             REPAIRING_SLOTS,
             f"Finishing the interrupted migration of {open_slots}.",
@@ -103,8 +101,9 @@ def _described(seen: Assessment, ends: Ends, slots: Slots) -> str:
     return f"{brief(slots)} of {seen.name_of(ends[0])}, moving to {seen.name_of(ends[1])}"
 
 
-def move_call(resource: RedisCluster, seen: Assessment, moves: tuple[Move, ...]) -> MoveSlots:
+def move_call(seen: Assessment, moves: tuple[Move, ...]) -> MoveSlots:
     """Return the call that moves recorded slots."""
+    resource = seen.resource
     strategy = resource.spec.update_strategy
     promoted = Slots.union(
         [seen.provenance.promoted, *(move.slots for move in seen.recorded_moves if move.promoted)]

@@ -7,9 +7,8 @@ a migration (`Assessment.is_at_rest`). A failover moves no data; clients wait fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import PlacementAttempt
 from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import PRIMARIES_TOGETHER, REPLICA_TOGETHER, SPREADING
@@ -35,42 +34,42 @@ MAX_LISTED_ITEMS = 3
 """Maximum number of shared hosts and zones in the message of a condition."""
 
 
-def improve_placement(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def improve_placement(seen: Assessment) -> Step:
     """Fail over a primary, or let a replica replicate another one, for a better placement; one change at a time."""
     change = seen.improvement
     if change is None:
         return PASS
-    if _is_even(seen) and (wait := _unstable(seen, now)):
+    if _is_even(seen) and (wait := _unstable(seen)):
         return Step(requeue=wait.total_seconds())
     if not isinstance(change, Failover):
         return change_primary(seen, change.replica, change.primary)
-    recorded = attempt(resource, seen, now)
+    recorded = attempt(seen)
     primary, replica = seen.name_of(change.primary), seen.name_of(change.replica)
-    if recorded != resource.placement_attempt:
+    if recorded != seen.resource.placement_attempt:
         message = f"Recording in status that {replica} is to take over from {primary}."
         return Step.wait(SPREADING, message, requeue=0)
-    if recorded is None or now - recorded.since >= ATTEMPT:
+    if recorded is None or seen.now - recorded.since >= ATTEMPT:
         return PASS
     message = f"{replica} is taking over from {primary}, so that fewer primaries share a host or zone."
     return Step.wait(SPREADING, message, take_over(seen, change.replica), requeue=FAILOVER_SECONDS)
 
 
-def attempt(resource: RedisCluster, seen: Assessment, now: datetime) -> PlacementAttempt | None:
+def attempt(seen: Assessment) -> PlacementAttempt | None:
     """Return the attempt to record in the status, before the failover is requested."""
-    change, known = seen.improvement, resource.placement_attempt
-    if not isinstance(change, Failover) or (_is_even(seen) and _unstable(seen, now)):
+    change, known = seen.improvement, seen.resource.placement_attempt
+    if not isinstance(change, Failover) or (_is_even(seen) and _unstable(seen)):
         return None
     same = known is not None and (known.source, known.target) == (change.primary, change.replica)
-    if known is not None and same and now - known.since < RETRY:
+    if known is not None and same and seen.now - known.since < RETRY:
         return known
-    return PlacementAttempt(change.primary, change.replica, now.replace(microsecond=0))
+    return PlacementAttempt(change.primary, change.replica, seen.now.replace(microsecond=0))
 
 
-def _unstable(seen: Assessment, now: datetime) -> timedelta:
+def _unstable(seen: Assessment) -> timedelta:
     """Return the time until all roles have been stable for long enough; zero if they have."""
     changes = [instance.recorded.since for instance in seen.staying if instance.recorded and instance.recorded.since]
     latest = max(changes, default=None)
-    return max(latest + STABLE - now, timedelta()) if latest else timedelta()
+    return max(latest + STABLE - seen.now, timedelta()) if latest else timedelta()
 
 
 def _is_even(seen: Assessment) -> bool:

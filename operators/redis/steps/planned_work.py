@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts import migration_status
 from operators.redis.facts.assessment import Assessment
 from operators.redis.steps.rolling_update import outdated
 from shared.status.phases import CREATING, SCALING, UPGRADING
 
 
-def planned_work(resource: RedisCluster, seen: Assessment, now: datetime) -> str:
+def planned_work(seen: Assessment) -> str:
     """Return the planned step that is in progress, as a sentence; empty if there is none."""
-    phase = resource.phase
+    phase = seen.resource.phase
     if phase == UPGRADING:
         return _rolling_update(seen)
     if phase == SCALING:
-        return _scaling(resource, seen, now)
-    return f"Creating a cluster of {resource.spec.replicas} nodes." if phase == CREATING else ""
+        return _scaling(seen)
+    return f"Creating a cluster of {seen.resource.spec.replicas} nodes." if phase == CREATING else ""
 
 
 def _rolling_update(seen: Assessment) -> str:
@@ -33,8 +30,8 @@ def _rolling_update(seen: Assessment) -> str:
     return f"Rolling update: restarting {current.name} ({done} of {total})."
 
 
-def _scaling(resource: RedisCluster, seen: Assessment, now: datetime) -> str:
-    moving = migration_status.progress(seen, now)
+def _scaling(seen: Assessment) -> str:
+    moving = migration_status.progress(seen)
     if moving is None:
-        return f"Scaling to {resource.spec.replicas} nodes."
+        return f"Scaling to {seen.resource.spec.replicas} nodes."
     return f"Scaling to {len(seen.primaries)} primaries: moving {moving['slots']} slots ({moving['moved']} moved)."

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import REDIS_UNREACHABLE, SETTLING, UNKNOWN_MEMBER
 from operators.redis.steps.planned_work import planned_work
@@ -13,10 +10,10 @@ from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step
 
 
-def await_redis(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def await_redis(seen: Assessment) -> Step:
     """Wait while no node is reachable although the kubelet reports ready pods: then the network has failed."""
     ready = [instance for instance in seen.instances if instance.ready]
-    if not resource.formed or seen.reachable or not ready:
+    if not seen.resource.formed or seen.reachable or not ready:
         return PASS
     names, error = (
         ", ".join(instance.name for instance in ready),
@@ -30,9 +27,9 @@ def await_redis(resource: RedisCluster, seen: Assessment, _now: datetime) -> Ste
     return Step.wait(REDIS_UNREACHABLE, message, warning=True, requeue=BLOCKED_SECONDS)
 
 
-def refuse_unknown_owners(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def refuse_unknown_owners(seen: Assessment) -> Step:
     """Repair nothing while a member that belongs to no pod may own slots: the cluster may be merging with another."""
-    return refuse_unknown_nodes(resource, seen, now) if _unknown_owners(seen) else PASS
+    return refuse_unknown_nodes(seen) if _unknown_owners(seen) else PASS
 
 
 def _unknown_owners(seen: Assessment) -> list[Seen]:
@@ -43,9 +40,9 @@ def _unknown_owners(seen: Assessment) -> list[Seen]:
     ]
 
 
-def refuse_unknown_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def refuse_unknown_nodes(seen: Assessment) -> Step:
     """Apply no change while the cluster has a member that belongs to no pod: it is neither used nor forgotten."""
-    if not resource.formed or not seen.unknown_nodes:
+    if not seen.resource.formed or not seen.unknown_nodes:
         return PASS
     consequence = "Nothing is changed" if _unknown_owners(seen) else "Changes wait, and repairs of other nodes continue"
     unknown = ", ".join(f"{node.name} ({node.id})" for node in seen.unknown_nodes)
@@ -57,21 +54,21 @@ def refuse_unknown_nodes(resource: RedisCluster, seen: Assessment, _now: datetim
     )
 
 
-def await_agreement(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def await_agreement(seen: Assessment) -> Step:
     """Wait until all nodes report the same view. Gossip usually needs a second; until then nothing may lose data.
 
     During planned work short disagreements are expected, so that the status names the work first. It also names the
     pods that are away, or else the conflict: one that does not end by itself stops every later step.
     """
-    if not resource.formed or not (conflicts := seen.agreement.settled):
+    if not seen.resource.formed or not (conflicts := seen.agreement.settled):
         return PASS
-    reason = phase_or(resource, SETTLING)
+    reason = phase_or(seen.resource, SETTLING)
     hidden = [instance for instance in seen.staying if instance.hidden]  # they run, and do not settle by themselves
     if hidden:
         message = f"Waiting for all nodes to report the same cluster view. {seen.why_away(hidden)}"
         return Step.wait(reason, message, warning=True, requeue=AGREEMENT_SECONDS)
     message = f"Waiting for all nodes to report the same cluster view. {conflicts}"
-    if work := planned_work(resource, seen, now):
+    if work := planned_work(seen):
         away = [each for each in seen.instances if each.report is None and (each.pod_obj or each in seen.staying)]
         detail = seen.why_away(away) or conflicts
         message = f"{work} Waiting for all nodes to report the same cluster view. {detail}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.bus_port import admitted_ports, bus_port
 from operators.redis.objects import disruption_budget, names, network_policy, pod, services, stateful_set
@@ -24,7 +23,6 @@ from operators.redis.reasons import FOREIGN_DATA, PREPARING_USERS
 from operators.redis.security import certificates
 from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import USER, Passwords
-from operators.redis.settings import Settings
 from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import origin
 from operators.redis.steps.configuration import config_marks, template_text
@@ -58,14 +56,15 @@ MODIFICATION = "redis.middleware.hc.cn/modification-tried"
 """Annotation of volume claims: the last attempt to set a VolumeAttributesClass, its time, and the refusal if any."""
 
 
-def refuse_foreign_data(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def refuse_foreign_data(seen: Assessment) -> Step:
     """Block while a StatefulSet or claim of this name has another owner: it is not used before a user hands it over.
 
     The labels of the cluster's own claims are restored.
     """
+    resource = seen.resource
     made, volumes = seen.stateful_set, [instance.volume for instance in seen.instances if instance.volume]
     if made is None or not names.is_foreign(resource, made):
-        own = names.owner(resource, settings.operator)
+        own = names.owner(resource, seen.settings.operator)
         message = claims.refusal(volumes, own, CLUSTER_UID, may_adopt=made is None)
         if not message:
             return claims.keep_labels(volumes, own, COMPONENT, CLUSTER_UID)
@@ -82,54 +81,56 @@ def refuse_foreign_data(settings: Settings, resource: RedisCluster, seen: Observ
     )
 
 
-def ensure_services(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def ensure_services(seen: Assessment) -> Step:
     """Apply the headless Service, with a DNS name for each node, and the client Service."""
-    own = names.owner(resource, settings.operator)
+    resource = seen.resource
+    own = names.owner(resource, seen.settings.operator)
     return Step.do(
-        Apply(SERVICE, services.headless_service(resource, own, bus_port(resource, seen))),
+        Apply(SERVICE, services.headless_service(resource, own, bus_port(seen))),
         Apply(SERVICE, services.client_service(resource, own)),
     )
 
 
-def ensure_disruption_budget(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def ensure_disruption_budget(seen: Assessment) -> Step:
     """Apply the PodDisruptionBudget of the spec, or the default that protects the data."""
-    own = names.owner(resource, settings.operator)
-    desired = disruption_budget.disruption_budget(resource, own)
+    own = names.owner(seen.resource, seen.settings.operator)
+    desired = disruption_budget.disruption_budget(seen.resource, own)
     return provisioning.keep_disruption_budget(own, desired, seen.disruption_budget)
 
 
-def ensure_network_policy(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def ensure_network_policy(seen: Assessment) -> Step:
     """Apply the NetworkPolicy of the nodes, or delete it if the spec disables it."""
-    access = _access(settings, resource, seen)
-    return policies.keep_network_policy(access, settings.operator_peers, seen.network_policy)
+    access = _access(seen)
+    return policies.keep_network_policy(access, seen.settings.operator_peers, seen.network_policy)
 
 
-def admit_operator(settings: Settings, resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def admit_operator(seen: Assessment) -> Step:
     """Admit the operator to running nodes although the spec cannot be applied: it could not repair them otherwise."""
-    access = _access(settings, resource, seen)
-    return policies.admit_operator(access, settings.operator_peers, seen.network_policy)
+    access = _access(seen)
+    return policies.admit_operator(access, seen.settings.operator_peers, seen.network_policy)
 
 
-def _access(settings: Settings, resource: RedisCluster, seen: Observed) -> Access:
-    own = names.owner(resource, settings.operator)
-    return network_policy.access(resource, own, admitted_ports(resource, seen))
+def _access(seen: Assessment) -> Access:
+    own = names.owner(seen.resource, seen.settings.operator)
+    return network_policy.access(seen.resource, own, admitted_ports(seen))
 
 
 RESOURCES = Deferred(CONTAINER, "resources")
 
 
-def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def ensure_stateful_set(seen: Assessment) -> Step:
     """Apply the StatefulSet, with a replica for each node of the spec and each node that must not be removed yet.
 
     While a version is refused, the template keeps the image that nodes run, so that repairs continue.
     """
-    own, runs = names.owner(resource, settings.operator), permitted(resource, seen)
-    image = runs.image_reference(settings.image_repository)
-    digest, mark = config_marks(runs, seen)
-    uid = origin(resource, seen)
-    marks, text = made_with(seen.secrets) | {CONFIG_MARK: mark}, template_text(runs, seen)
-    template = pod.pod(runs, own, image, marks, digest, text, uid, bus_port(resource, seen))
-    made = stateful_set.stateful_set(runs, own, template, replicas(resource, seen, now), seen.stateful_set, uid)
+    own, running = names.owner(seen.resource, seen.settings.operator), permitted(seen)
+    runs = running.resource
+    image = runs.image_reference(seen.settings.image_repository)
+    digest, mark = config_marks(running)
+    uid = origin(seen.resource, seen)
+    marks, text = made_with(seen.secrets) | {CONFIG_MARK: mark}, template_text(running)
+    template = pod.pod(runs, own, image, marks, digest, text, uid, bus_port(seen))
+    made = stateful_set.stateful_set(runs, own, template, replicas(seen), seen.stateful_set, uid)
     spec = runs.spec  # for the default exporter of another release, no node restarts
     given = (
         *((pod.EXPORTER_IMAGE,) if spec.exporter_image and not spec.default_exporter else ()),
@@ -137,28 +138,29 @@ def ensure_stateful_set(settings: Settings, resource: RedisCluster, seen: Assess
     )
     # maxmemory follows the memory limit: with another one, nodes are replaced.
     pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
-    resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, settings.operator, now, frozenset({"cpu"}))
+    resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, seen.settings.operator, seen.now, frozenset({"cpu"}))
     parts = (*pod.DEFERRED, RESOURCES) if resizes else pod.DEFERRED
-    made = keep_deferred(made, seen.stateful_set, parts, settings.operator, pod.DIGEST, from_spec=given)
+    made = keep_deferred(made, seen.stateful_set, parts, seen.settings.operator, pod.DIGEST, from_spec=given)
     # A stale plan could delete nodes' pods.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
-def resize_nodes(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def resize_nodes(seen: Assessment) -> Step:
     """Set the CPU of running nodes."""
     pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
-    return resize_pods(pods, pod.amounts(permitted(resource, seen)), CONTAINER, now)
+    return resize_pods(pods, pod.amounts(permitted(seen).resource), CONTAINER, seen.now)
 
 
 # Secrets.
 
 
-def provide_password(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def provide_password(seen: Assessment) -> Step:
     """Keep the Secret with the generated password, if spec.auth names none; `rotate_password` applies it to nodes."""
+    resource = seen.resource
     auth, secrets = resource.spec.auth, seen.secrets
     if auth is None or auth.secret_name:
         return PASS
-    own = names.owner(resource, settings.operator)
+    own = names.owner(resource, seen.settings.operator)
     valid = (secrets.passwords.next or secrets.passwords.current) if secrets.passwords else ""
     generated = GeneratedPassword(
         own=own,
@@ -170,29 +172,29 @@ def provide_password(settings: Settings, resource: RedisCluster, seen: Observed,
         recovered=valid or connection.known_credentials(own, COMPONENT, seen.connection)[1],
         may_rotate=secrets.passwords is not None and secrets.desired in secrets.passwords.good,
     )
-    return generated.step(now, is_permitted=settings.write_secrets)
+    return generated.step(seen.now, is_permitted=seen.settings.write_secrets)
 
 
-def create_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def create_secrets(seen: Assessment) -> Step:
     """Create the Secrets that nodes mount, before the first pods; afterwards `renew_secrets` keeps them."""
-    return PASS if resource.formed else ensure_secrets(settings, resource, seen, now)
+    return PASS if seen.resource.formed else ensure_secrets(seen)
 
 
-def renew_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def renew_secrets(seen: Assessment) -> Step:
     """Keep the Secrets of a created cluster: its certificates expire although its spec cannot be applied."""
-    return ensure_secrets(settings, resource, seen, now) if resource.formed else PASS
+    return ensure_secrets(seen) if seen.resource.formed else PASS
 
 
-def ensure_secrets(settings: Settings, resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def ensure_secrets(seen: Assessment) -> Step:
     """Create the Secrets that nodes mount before the pods, and renew certificates before they expire."""
-    own = names.owner(resource, settings.operator)
+    own = names.owner(seen.resource, seen.settings.operator)
     try:
-        if write := _first_users(resource, own, seen):
+        if write := _first_users(seen, own):
             return Step.wait(PREPARING_USERS, "Creating the Secret with the users of the nodes.", write)
-        issued = _issue(settings, resource, own, seen, now)
+        issued = _issue(seen, own)
         if issued.progress is not Progress.DONE:
             return issued
-        why, write = _mount(resource, own, seen, now)
+        why, write = _mount(seen, own)
     except ForeignObject as error:
         return Step.blocked(FOREIGN_OBJECT, str(error))
     if write is not None:
@@ -202,19 +204,19 @@ def ensure_secrets(settings: Settings, resource: RedisCluster, seen: Observed, n
     return issued
 
 
-def users_secret(resource: RedisCluster, own: Owner, passwords: Passwords, seen: Observed) -> WriteSecret:
+def users_secret(seen: Assessment, own: Owner, passwords: Passwords) -> WriteSecret:
     """Return the write of the operator's Secret with the users."""
-    name = names.users_secret(resource)
+    name = names.users_secret(seen.resource)
     return _write(own, name, seen, passwords.content())
 
 
-def _first_users(resource: RedisCluster, own: Owner, seen: Observed) -> WriteSecret | None:
+def _first_users(seen: Assessment, own: Owner) -> WriteSecret | None:
     """Return the write that completes the users' Secret; None if it is complete. Changes:
     `credentials.rotate_password`.
 
     Replicas of new pods use their user from the start. Servers of present ones may not have it.
     """
-    secrets, name = seen.secrets, names.users_secret(resource)
+    secrets, name = seen.secrets, names.users_secret(seen.resource)
     content, passwords = content_of(secrets.found.get(name)), secrets.passwords
     for key in (EXPORTER_PASSWORD_KEY, REPLICATION_PASSWORD_KEY):
         if not content.get(key):
@@ -225,10 +227,11 @@ def _first_users(resource: RedisCluster, own: Owner, seen: Observed) -> WriteSec
         passwords = Passwords(secrets.desired, exporter=exporter, replication=replication, uses_replication=is_new)
     if passwords is None or passwords.text == content.get(USERS_KEY):
         return None
-    return users_secret(resource, own, passwords, seen)
+    return users_secret(seen, own, passwords)
 
 
-def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> Step:
+def _issue(seen: Assessment, own: Owner) -> Step:
+    resource = seen.resource
     issuing = Issuing(
         own=own,
         component=COMPONENT,
@@ -236,8 +239,8 @@ def _issue(settings: Settings, resource: RedisCluster, own: Owner, seen: Observe
         leaves=certificates.leaves(resource),
         found=seen.secrets.found,
         informed=_informed(seen),
-        now=now,
-        policy=replace(DATABASES, life=timedelta(seconds=settings.certificate_lifetime)),
+        now=seen.now,
+        policy=replace(DATABASES, life=timedelta(seconds=seen.settings.certificate_lifetime)),
     )
     return keep_certificates(issuing, resource.spec.tls.mode, resource.spec.tls.issuer)
 
@@ -248,15 +251,15 @@ def _informed(seen: Observed) -> str:
     return fingerprint(mounted.trusted[0]) if mounted and _applied_by_all(mounted, seen) else ""
 
 
-def _mount(resource: RedisCluster, own: Owner, seen: Observed, now: datetime) -> tuple[str, WriteSecret | None]:
+def _mount(seen: Assessment, own: Owner) -> tuple[str, WriteSecret | None]:
     """Return why the mounted Secret changes, and its next write; None if it does not change."""
     mounted, original = seen.secrets.mounted, seen.secrets.original
     applied = mounted is not None and _applied_by_all(mounted, seen)
-    keeps_former = resource.spec.tls.mode == "certManager"  # of clients whose certificate is not renewed yet
-    why, desired = following(mounted, original, informed=applied, now=now, keeps_former=keeps_former)
+    keeps_former = seen.resource.spec.tls.mode == "certManager"  # of clients whose certificate is not renewed yet
+    why, desired = following(mounted, original, informed=applied, now=seen.now, keeps_former=keeps_former)
     if desired is None:
         return "", None
-    return why, _write(own, names.tls_secret(resource), seen, desired.content(), kind="kubernetes.io/tls")
+    return why, _write(own, names.tls_secret(seen.resource), seen, desired.content(), kind="kubernetes.io/tls")
 
 
 def _applied_by_all(mounted: MountedCertificates, seen: Observed) -> bool:
@@ -273,11 +276,11 @@ def _write(
     return WriteSecret(made, found, token=token)
 
 
-def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def require_secrets(seen: Assessment) -> Step:
     """Require what nodes cannot start without; an existing cluster continues with the last valid content."""
     secrets = seen.secrets
     step = PASS if secrets.problem is None else provisioning.report_unusable_secret(secrets.problem)
-    if secrets.passwords is None or (resource.spec.tls.mode != "none" and secrets.mounted is None):
+    if secrets.passwords is None or (seen.resource.spec.tls.mode != "none" and secrets.mounted is None):
         lacking = Step.wait(
             PREPARING_USERS, "Creating the Secrets that the nodes mount.", requeue=SECRETS_RETRY_SECONDS
         )
@@ -285,66 +288,67 @@ def require_secrets(resource: RedisCluster, seen: Observed, now: datetime) -> St
     if step.progress is not Progress.DONE:
         message = step.message.removesuffix("Nothing was changed.") + "Nodes continue with the last valid content."
         return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
-    withheld = _report_withheld_certificate(resource, seen, now)
+    withheld = _report_withheld_certificate(seen)
     if withheld.progress is not Progress.DONE:
         return withheld
-    judge = steps.report_invalid_certificates if resource.formed else steps.require_valid_certificates
-    return judge(secrets.validity, now)
+    judge = steps.report_invalid_certificates if seen.resource.formed else steps.require_valid_certificates
+    return judge(secrets.validity, seen.now)
 
 
-def _report_withheld_certificate(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
-    secrets, source, name = seen.secrets, names.server_secret(resource), names.tls_secret(resource)
+def _report_withheld_certificate(seen: Assessment) -> Step:
+    secrets, source, name = seen.secrets, names.server_secret(seen.resource), names.tls_secret(seen.resource)
     copied = CopiedCertificate(source, name, secrets.original, secrets.mounted)
-    return steps.report_withheld_certificates((copied,), now)
+    return steps.report_withheld_certificates((copied,), seen.now)
 
 
-def require_valid_certificates(_resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def require_valid_certificates(seen: Assessment) -> Step:
     """Change nothing while a certificate is outside its validity."""
-    return steps.require_valid_certificates(seen.secrets.validity, now)
+    return steps.require_valid_certificates(seen.secrets.validity, seen.now)
 
 
-def report_ending_certificates(_resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def report_ending_certificates(seen: Assessment) -> Step:
     """Report certificates that end soon."""
-    return steps.report_ending_certificates(seen.secrets.validity, now)
+    return steps.report_ending_certificates(seen.secrets.validity, seen.now)
 
 
 # Volumes.
 
 
-def expand_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def expand_volumes(seen: Assessment) -> Step:
     """Expand volumes before anything waits for a node: one whose volume is full cannot write, and may not start."""
-    if resource.spec.storage is None:
+    if seen.resource.spec.storage is None:
         return PASS
     found = [instance.volume for instance in seen.instances if instance.volume]
-    return provisioning.resize_claims(found, resource.spec.storage.size, now, refusal=REFUSAL)
+    return provisioning.resize_claims(found, seen.resource.spec.storage.size, seen.now, refusal=REFUSAL)
 
 
-def refuse_smaller_volumes(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def refuse_smaller_volumes(seen: Assessment) -> Step:
     """Apply nothing of a spec whose volumes are smaller than the present ones."""
-    if resource.spec.storage is None:
+    if seen.resource.spec.storage is None:
         return PASS
     found = [instance.volume for instance in seen.instances if instance.volume]
-    return provisioning.refuse_smaller_volumes(found, seen.stateful_set, resource.spec.storage.size)
+    return provisioning.refuse_smaller_volumes(found, seen.stateful_set, seen.resource.spec.storage.size)
 
 
-def modify_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def modify_volumes(seen: Assessment) -> Step:
     """Set the VolumeAttributesClass of the volumes, without a restart."""
-    if resource.spec.storage is None:
+    if seen.resource.spec.storage is None:
         return PASS
     found = [instance.volume for instance in seen.instances if instance.volume]
-    requested = resource.spec.storage.volume_attributes_class_name
-    return provisioning.modify_volumes(found, requested, now, attempts=MODIFICATION)
+    requested = seen.resource.spec.storage.volume_attributes_class_name
+    return provisioning.modify_volumes(found, requested, seen.now, attempts=MODIFICATION)
 
 
-def grow_volumes(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def grow_volumes(seen: Assessment) -> Step:
     """Grow volumes to the size of the spec; they never shrink."""
+    resource = seen.resource
     if resource.spec.storage is None or seen.stateful_set is None:
         return PASS
     return provisioning.grow_volumes(
         [instance.volume for instance in seen.instances if instance.volume],
         seen.stateful_set,
         resource.spec.storage.size,
-        now,
+        seen.now,
         refusal=REFUSAL,
         may_recreate=resource.formed,
         attributes_class=resource.spec.storage.volume_attributes_class_name,

@@ -17,9 +17,7 @@ another primary owns the slots by then, the data of the node is an outdated copy
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 
-from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Forget, Meet, TakeBack
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.detached import DetachedNode
@@ -32,13 +30,13 @@ from shared.runtime.plan import PASS, Step
 from shared.steps import volumes
 
 
-def take_back_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def take_back_slots(seen: Assessment) -> Step:
     """Let detached nodes own their slots again, or recreate them, empty, if another primary owns these slots."""
     nodes = [node for node in seen.detached.values() if not node.successor and not node.may_be_outdated]
     if nodes:
         return take_back(seen, nodes)
     outdated = [node for node in seen.detached.values() if node.successor]
-    return _recreate(resource, seen, outdated[0]) if outdated else PASS
+    return _recreate(seen, outdated[0]) if outdated else PASS
 
 
 def take_back(seen: Assessment, nodes: Sequence[DetachedNode]) -> Step:
@@ -113,7 +111,8 @@ def _meet(seen: Assessment, nodes: Sequence[DetachedNode]) -> list[Meet]:
     ]
 
 
-def _recreate(resource: RedisCluster, seen: Assessment, node: DetachedNode) -> Step:
+def _recreate(seen: Assessment, node: DetachedNode) -> Step:
+    resource = seen.resource
     instance, successor = node.instance, seen.name_of(node.successor)
     if resource.spec.template.volumes is not None:
         directory = f"{resource.namespace}/{resource.name}-{resource.uid}/{instance.name}"

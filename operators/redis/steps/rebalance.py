@@ -9,9 +9,7 @@ it (migration/journal.py, open_slots.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts import migration_status
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.lifecycles import NODE, NodeEvent
@@ -27,16 +25,16 @@ MAX_MEMORY_SHARE = 0.95
 """Fraction of maxmemory that a node may use after a move; above it, the node would reject writes or evict keys."""
 
 
-def move_slots(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def move_slots(seen: Assessment) -> Step:
     """Move the slots of the plan, once all preconditions are met."""
-    if not resource.formed:
+    if not seen.resource.formed:
         return PASS
     plan = seen.slot_plan
     if plan.refusal is not None:
         return _refuse(plan.refusal)
     if not plan.moves:
         return PASS
-    return next(filter(None, (check(seen) for check in _CHECKS)), None) or _start(resource, seen, now)
+    return next(filter(None, (check(seen) for check in _CHECKS)), None) or _start(seen)
 
 
 def _refuse(refusal: CannotAssign | CannotMove) -> Step:
@@ -130,8 +128,8 @@ def _targets(seen: Assessment) -> set[str]:
     return {move.target for move in seen.slot_plan.moves}
 
 
-def _start(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
-    moves, progress = seen.slot_plan.moves, migration_status.progress(seen, now) or {}
+def _start(seen: Assessment) -> Step:
+    moves, progress = seen.slot_plan.moves, migration_status.progress(seen) or {}
     for move in moves:
         NODE.after(seen.node_state(move.target), NodeEvent.RECEIVE_SLOTS)
     total, moved = progress.get("slots", 0), progress.get("moved", 0)
@@ -140,7 +138,7 @@ def _start(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
     message = f"Rebalancing {total} slots over {count} primaries ({moved} moved); remaining: {described}."
     if progress.get("primaries") != count:
         message = f"Scaling to {count} primaries: moving {total} slots ({moved} moved); remaining: {described}."
-    return Step.wait(SCALING, message, move_call(resource, seen, moves), requeue=GOSSIP_SECONDS)
+    return Step.wait(SCALING, message, move_call(seen, moves), requeue=GOSSIP_SECONDS)
 
 
 def _described(seen: Assessment, move: Move) -> str:

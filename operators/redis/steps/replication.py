@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Replicate
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.lifecycles import NODE, NodeEvent
@@ -13,9 +10,9 @@ from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_
 from shared.runtime.plan import PASS, Step
 
 
-def pair_empty_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def pair_empty_nodes(seen: Assessment) -> Step:
     """Let empty nodes replicate their planned primaries."""
-    if not resource.formed:
+    if not seen.resource.formed:
         return PASS
     blank = {node_id: primary for node_id, primary in seen.changed_pairs.items() if seen.reachable[node_id].is_blank}
     if not blank:
@@ -27,9 +24,9 @@ def pair_empty_nodes(resource: RedisCluster, seen: Assessment, _now: datetime) -
     return Step.wait(PAIRING, f"Configuring {changed}.", *calls, requeue=GOSSIP_SECONDS)
 
 
-def pair_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def pair_replicas(seen: Assessment) -> Step:
     """Let a replica change to its planned primary. It has no data until it is synced: so one at a time."""
-    if not resource.formed:
+    if not seen.resource.formed:
         return PASS
     return next((change_primary(seen, *each) for each in seen.changed_pairs.items()), PASS)
 

@@ -10,10 +10,7 @@ CLUSTER REPLICATE connects again in Redis. Valkey does nothing if the primary is
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from operators.redis.api.engine_versions import features
-from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import Relink
 from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import REPLICATING_ELSEWHERE
@@ -23,15 +20,15 @@ from shared.kubernetes.kinds import POD
 from shared.runtime.plan import PASS, Delete, Step
 
 
-def connect_replicas(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def connect_replicas(seen: Assessment) -> Step:
     """Let replicas connect to their primaries again (CLUSTER REPLICATE), once they know their present addresses."""
-    if not resource.formed:
+    if not seen.resource.formed:
         return PASS
     astray = [node for node in seen.view.nodes.values() if node.astray and node.primary_at and _knows_address(node)]
     if not astray:
         return PASS
     more = f" (and {len(astray) - 1} more replicas)" if len(astray) > 1 else ""
-    if not features(resource.engine).replicates_again:
+    if not features(seen.resource.engine).replicates_again:
         return _restart(seen, astray[0], more)
     calls = (
         Relink(

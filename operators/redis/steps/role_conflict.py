@@ -8,9 +8,6 @@ command rejects a primary with keys. INFO reports the truth.
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import ROLE_CONFLICT
@@ -20,12 +17,12 @@ from shared.runtime.plan import PASS, Step
 from shared.steps import volumes
 
 
-def repair_role_conflict(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def repair_role_conflict(seen: Assessment) -> Step:
     """Recreate such a node with an empty volume, one at a time: its keys are a complete copy of a reachable primary."""
-    if not resource.formed:
+    if not seen.resource.formed:
         return PASS
     found = ((node, primary) for node in seen.view.reachable_nodes if (primary := _replicated(seen, node)))
-    return next((_recreate(resource, seen, *each) for each in found), PASS)
+    return next((_recreate(seen, *each) for each in found), PASS)
 
 
 def _replicated(seen: Assessment, node: Seen) -> Seen | None:
@@ -40,9 +37,9 @@ def _replicated(seen: Assessment, node: Seen) -> Seen | None:
     return next((each for each in seen.view.primaries if each.report and each.line.location == report.replicates), None)
 
 
-def _recreate(resource: RedisCluster, seen: Assessment, node: Seen, primary: Seen) -> Step:
+def _recreate(seen: Assessment, node: Seen, primary: Seen) -> Step:
     conflict = f"{node.name} replicates {primary.name} (INFO), but CLUSTER NODES reports it as a primary without slots"
-    if resource.spec.template.volumes is not None:
+    if seen.resource.spec.template.volumes is not None:
         message = f"{conflict}. Its volume is shared and was not changed: delete its directory there, then its pod."
         return Step.progressing(ROLE_CONFLICT, message, warning=True, requeue=BLOCKED_SECONDS)
     NODE.after(seen.node_state(node.id), NodeEvent.RECREATE)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 from operators.redis.api.engine_versions import Engine, Version, refusal, upgrade_refusal
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import TEMPLATE
@@ -31,41 +31,42 @@ def outdated(seen: Observed, instance: Instance) -> bool:
     return is_outdated(instance.pod_obj, seen.stateful_set, TEMPLATE)
 
 
-def running(resource: RedisCluster, seen: Observed) -> tuple[Engine, ...]:
+def running(seen: Assessment) -> tuple[Engine, ...]:
     """Return the engines that nodes run; if no node is reachable, as last recorded in the status."""
     report = [instance.report for instance in seen.instances if instance.report]
     engines = [Engine("valkey" if each.engine == "valkey" else "redis", Version.parse(each.version)) for each in report]
-    return tuple(engines or (known.engine for known in resource.recorded_nodes if known.engine))
+    return tuple(engines or (known.engine for known in seen.resource.recorded_nodes if known.engine))
 
 
-def refused_version(resource: RedisCluster, seen: Observed) -> str:
+def refused_version(seen: Assessment) -> str:
     """Return why nodes must not change to the version of the spec; empty if they may."""
-    return refusal(resource.engine) or upgrade_refusal(running(resource, seen), resource.engine)
+    return refusal(seen.resource.engine) or upgrade_refusal(running(seen), seen.resource.engine)
 
 
-def permitted(resource: RedisCluster, seen: Observed) -> RedisCluster:
-    """Return the resource with the image that nodes run, if the version of the spec is refused."""
-    if seen.stateful_set is None or not refused_version(resource, seen):
-        return resource
-    lowest = min(running(resource, seen), default=resource.engine)
+def permitted(seen: Assessment) -> Assessment:
+    """Return the view with the image that nodes run in the spec, if the version of the spec is refused."""
+    resource = seen.resource
+    if seen.stateful_set is None or not refused_version(seen):
+        return seen
+    lowest = min(running(seen), default=resource.engine)
     image = template_image(seen.stateful_set, CONTAINER)
     pod = resource.spec.template.model_copy(update={"middleware_image": image})
     update = {"pod": [pod], "version": str(lowest.version), "engine": lowest.name}
-    return resource.changed_to(update)
+    return replace(seen, resource=resource.changed_to(update))
 
 
-def refuse_new_version(resource: RedisCluster, seen: Observed, now: datetime) -> Step:
+def refuse_new_version(seen: Assessment) -> Step:
     """Block the creation of a cluster with an unsupported version."""
-    return refuse_version(resource, seen, now) if seen.stateful_set is None else PASS
+    return refuse_version(seen) if seen.stateful_set is None else PASS
 
 
-def refuse_version(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+def refuse_version(seen: Assessment) -> Step:
     """Block a version that is unsupported or could not read the data; running nodes are not changed."""
-    why = refused_version(resource, seen)
+    why = refused_version(seen)
     return Step.blocked(VERSION_REFUSED, f"spec.version: {why} Nothing was changed.") if why else PASS
 
 
-def restart_broken(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def restart_broken(seen: Assessment) -> Step:
     """Recreate outdated pods whose server does not run, so that a corrected spec repairs a faulty change.
 
     Not if data that may be the only copy would be lost with the pod.
@@ -73,17 +74,18 @@ def restart_broken(resource: RedisCluster, seen: Assessment, _now: datetime) -> 
     broken = [
         instance
         for instance in rolling_update.broken(seen.instances, partial(outdated, seen))
-        if not _would_lose_data(resource, seen, instance)
+        if not _would_lose_data(seen, instance)
     ]
     if not broken:
         return PASS
     names = ", ".join(instance.name for instance in broken)
     message = f"Recreating {names}: the server does not run, and the pod is outdated."
-    return Step.wait(UPGRADING if resource.formed else CREATING, message, *map(restart, broken))
+    return Step.wait(UPGRADING if seen.resource.formed else CREATING, message, *map(restart, broken))
 
 
-def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
+def roll_outdated(seen: Assessment) -> Step:
     """Recreate outdated pods one at a time: broken ones first, then replicas; a primary after a replica took over."""
+    resource = seen.resource
     stale = [instance for instance in seen.staying if outdated(seen, instance)]
     if not resource.formed or not stale:
         return PASS
@@ -98,16 +100,14 @@ def roll_outdated(resource: RedisCluster, seen: Assessment, now: datetime) -> St
             f"{roll.progress}: {names}. spec.pod[0].updateStrategy is OnDelete: delete these pods to update them.",
         )
     if leaving := [instance for instance in seen.instances if instance.leaving]:
-        return _await_deletion(roll, leaving[0], now)
+        return _await_deletion(roll, leaving[0], seen.now)
     return roll.next(
         rank=lambda instance: (_rank(seen, instance), instance.number),
         gates=(
-            partial(
-                _recreate_broken, resource, seen, roll
-            ),  # no other node depends on it, unless its data is the only copy
-            partial(_await_others, seen, roll, now),  # each present, in sync and ready
-            partial(_await_clients, seen, roll, now),  # until clients know that the node is no longer a primary
-            partial(_fail_over, resource, seen, roll),  # a primary is recreated after a replica took over
+            partial(_recreate_broken, seen, roll),  # no other node depends on it, unless its data is the only copy
+            partial(_await_others, seen, roll),  # each present, in sync and ready
+            partial(_await_clients, seen, roll),  # until clients know that the node is no longer a primary
+            partial(_fail_over, seen, roll),  # a primary is recreated after a replica took over
         ),
     )
 
@@ -130,22 +130,20 @@ def _stuck(instance: Instance, now: datetime) -> str:
     return ""
 
 
-def _recreate_broken(
-    resource: RedisCluster, seen: Assessment, roll: RollingUpdate[Instance], instance: Instance
-) -> Step | None:
+def _recreate_broken(seen: Assessment, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
     if _rank(seen, instance) > BROKEN:
         return None
-    if _would_lose_data(resource, seen, instance):
+    if _would_lose_data(seen, instance):
         return roll.block(
             instance, "it is unreachable, and its data, which may be the only copy, would be deleted with its pod."
         )
     return roll.recreate(instance, " is being recreated.")
 
 
-def _would_lose_data(resource: RedisCluster, seen: Assessment, instance: Instance) -> bool:
+def _would_lose_data(seen: Assessment, instance: Instance) -> bool:
     """Return whether data that may be the only copy would be lost with a pod."""
     node_id = instance.id or (instance.recorded.node_id if instance.recorded else "")
-    if not resource.formed or outlives_pods(resource) or seen.lost(node_id):
+    if not seen.resource.formed or outlives_pods(seen.resource) or seen.lost(node_id):
         return False
     return bool(seen.view.slots_of(node_id)) or seen.is_needed(node_id)
 
@@ -160,12 +158,12 @@ def _rank(seen: Assessment, instance: Instance) -> int:
     return 3 if not seen.view.slots_of(instance.id) else 4
 
 
-def _await_others(seen: Assessment, roll: RollingUpdate[Instance], now: datetime, instance: Instance) -> Step | None:
+def _await_others(seen: Assessment, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
     why = _missing(seen, instance)
     if not why:
         return None
     missing = [other for other in seen.instances if other is not instance and not _is_back(seen, other)]
-    if all(not outdated(seen, other) and is_returning(other, now) for other in missing):
+    if all(not outdated(seen, other) and is_returning(other, seen.now) for other in missing):
         return roll.wait(why, requeue=GOSSIP_SECONDS)
     return roll.block(instance, why)
 
@@ -194,17 +192,15 @@ def _is_back(seen: Assessment, instance: Instance) -> bool:
     return node is not None and (not node.is_replica or node.synced) and instance.ready
 
 
-def _await_clients(seen: Assessment, roll: RollingUpdate[Instance], now: datetime, instance: Instance) -> Step | None:
-    if seen.view.slots_of(instance.id) or not instance.is_draining(now):
+def _await_clients(seen: Assessment, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
+    if seen.view.slots_of(instance.id) or not instance.is_draining(seen.now):
         return None
     return roll.wait(
         f"Waiting for clients to notice that {instance.name} is no longer a primary.", requeue=GOSSIP_SECONDS
     )
 
 
-def _fail_over(
-    resource: RedisCluster, seen: Assessment, roll: RollingUpdate[Instance], instance: Instance
-) -> Step | None:
+def _fail_over(seen: Assessment, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
     """Fail over a primary before its pod is recreated: to a replica in sync, if possible one that is updated."""
     view = seen.view
     if not view.slots_of(instance.id):
@@ -217,7 +213,7 @@ def _fail_over(
     if candidates:  # a replica that is being removed is the last choice: its pod stays while it owns slots
         candidate = min(
             candidates,
-            key=lambda candidate: (not _stays(resource, seen, candidate), outdated(seen, seen.reachable[candidate.id])),
+            key=lambda candidate: (not _stays(seen, candidate), outdated(seen, seen.reachable[candidate.id])),
         )
         call = take_over(seen, candidate.id)
         return Step.wait(
@@ -234,12 +230,12 @@ def _fail_over(
     if followed:
         names = ", ".join(seen.name_of(replica) for replica in followed)
         return roll.block(instance, f"it is a primary, and none of its replicas ({names}) is in sync.")
-    if not outlives_pods(resource):
+    if not outlives_pods(seen.resource):
         why = "it is a primary without a replica, and its data would be deleted with its pod (no spec.storage)."
         return roll.block(instance, f"{why} Increase spec.replicas.")
     return roll.recreate(instance, " is being recreated. It has no replica: its slots are not served until it is back.")
 
 
-def _stays(resource: RedisCluster, seen: Assessment, node: Seen) -> bool:
+def _stays(seen: Assessment, node: Seen) -> bool:
     instance = seen.reachable.get(node.id)
-    return instance is not None and instance.number < resource.spec.replicas and not instance.leaving
+    return instance is not None and instance.number < seen.resource.spec.replicas and not instance.leaving

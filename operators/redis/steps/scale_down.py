@@ -8,9 +8,6 @@ report and that of all others, no key without another copy, no replica that stay
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import FOREIGN_KEYS
 from operators.redis.state.instance import Instance
@@ -21,26 +18,26 @@ from shared.status.phases import SCALING
 from shared.steps import volumes
 
 
-def replicas(resource: RedisCluster, seen: Assessment, now: datetime) -> int:
+def replicas(seen: Assessment) -> int:
     """Return the replicas of the StatefulSet: those of the spec, and all up to the last that cannot go yet.
 
     A number that another client has set removes no instance: each must meet the same conditions (`decided_replicas`).
     """
-    desired, present = resource.spec.replicas, seen.decided_replicas
+    desired, present = seen.resource.spec.replicas, seen.decided_replicas
     if seen.stateful_set is None:
-        return max(desired, present) if resource.formed else desired
-    staying = (number for number in range(present - 1, desired - 1, -1) if not _may_go(resource, seen, number, now))
+        return max(desired, present) if seen.resource.formed else desired
+    staying = (number for number in range(present - 1, desired - 1, -1) if not _may_go(seen, number))
     return next(staying, desired - 1) + 1
 
 
-def _may_go(resource: RedisCluster, seen: Assessment, number: int, now: datetime) -> bool:
+def _may_go(seen: Assessment, number: int) -> bool:
     """Return whether the pod of an instance beyond the spec may end: it holds no needed data."""
     instance = next((instance for instance in seen.instances if instance.number == number), None)
     if instance is None:
         return True
-    if not resource.formed:
-        return instance.name not in {node.name for node in resource.forming}
-    return not instance.is_draining(now) and not why_needed(seen, instance)
+    if not seen.resource.formed:
+        return instance.name not in {node.name for node in seen.resource.forming}
+    return not instance.is_draining(seen.now) and not why_needed(seen, instance)
 
 
 def why_needed(seen: Assessment, instance: Instance) -> str:
@@ -93,11 +90,11 @@ def _number(seen: Assessment, node: Seen) -> int:
     return instance.number if instance else -1
 
 
-def delete_released_volumes(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def delete_released_volumes(seen: Assessment) -> Step:
     """Delete the volume of a removed instance, once no member knows its node: a later instance begins empty."""
-    if not resource.formed or seen.stateful_set is None:
+    if not seen.resource.formed or seen.stateful_set is None:
         return PASS
-    least = max(resource.spec.replicas, seen.decided_replicas)
+    least = max(seen.resource.spec.replicas, seen.decided_replicas)
     removed = [
         instance for instance in seen.instances if instance.number >= least and (instance.pod_obj or instance.volume)
     ]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.state.instance import Instance
@@ -16,9 +13,9 @@ from shared.steps import volumes
 from shared.steps.rolling_update import may_evict
 
 
-def hand_over(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def hand_over(seen: Assessment) -> Step:
     """Fail over a primary on an instance that is removed to a replica that stays, so that no slot has to move."""
-    if not resource.formed:
+    if not seen.resource.formed:
         return PASS
     view = seen.view
     for node_id in seen.primaries:
@@ -36,11 +33,12 @@ def hand_over(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
     return PASS
 
 
-def recreate_surplus_replica(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def recreate_surplus_replica(seen: Assessment) -> Step:
     """Recreate a surplus replica with an empty volume if fewer nodes are empty than primaries are missing.
 
     No command empties a node safely. So its volume is deleted, together with the copy of its primary's data.
     """
+    resource = seen.resource
     missing = resource.primaries - len(seen.primaries) if resource.formed else 0
     if missing <= 0:
         return PASS

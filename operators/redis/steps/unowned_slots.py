@@ -7,9 +7,6 @@ some versions (migration/claim_renewal.py). Slots of which no node has a key are
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
 from operators.redis.migration.commands import AssignSlots
 from operators.redis.reasons import REPAIRING_SLOTS, SLOTS_UNSERVED
@@ -19,13 +16,13 @@ from operators.redis.topology.view_conflicts import brief
 from shared.runtime.plan import PASS, Step
 
 
-def assign_unowned_slots(resource: RedisCluster, seen: Assessment, _now: datetime) -> Step:
+def assign_unowned_slots(seen: Assessment) -> Step:
     """Let the only node that has keys of a slot without an owner own it.
 
     Only while every member is a recorded node and reachable, because any other one may have newer keys, or claim the
     slot.
     """
-    holders_of = _holders(resource, seen)
+    holders_of = _holders(seen)
     if not holders_of or seen.detached or seen.unknown_nodes or seen.recorded.keys() - seen.reachable.keys():
         return PASS
     contested = Slots.of(*(slot for slot, holders in holders_of.items() if len(holders) > 1))
@@ -48,14 +45,14 @@ def assign_unowned_slots(resource: RedisCluster, seen: Assessment, _now: datetim
     return Step.wait(REPAIRING_SLOTS, message, *calls, requeue=GOSSIP_SECONDS)
 
 
-def _holders(resource: RedisCluster, seen: Assessment) -> dict[int, list[str]]:
+def _holders(seen: Assessment) -> dict[int, list[str]]:
     """Return the primaries that have keys of each slot without an owner, except keys that are recorded as foreign."""
     found: dict[int, list[str]] = {}
-    if not resource.formed or not (unowned := seen.view.uncovered):
+    if not seen.resource.formed or not (unowned := seen.view.uncovered):
         return found
     for node in seen.view.reachable_nodes:
         if node.is_primary and node.report:
             stray = Slots.of(*node.report.strays) & unowned
-            for slot in stray - resource.recorded_foreign.get(node.id, Slots()):
+            for slot in stray - seen.resource.recorded_foreign.get(node.id, Slots()):
                 found.setdefault(slot, []).append(node.id)
     return found

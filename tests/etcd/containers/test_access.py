@@ -29,6 +29,7 @@ from shared.kubernetes.kinds import POD, SECRET
 from shared.kubernetes.secret_provenance import RECORD
 from shared.pki.certs import Pair
 from tests.etcd.unit import world
+from tests.etcd.unit.world import assess
 from tests.harness.api_server.server import ApiServer
 from tests.support.containers.etcd_servers import FILES, NEWEST, OPEN, Etcd, Node, eventually, leader
 from tests.support.tls import Authority
@@ -197,7 +198,7 @@ async def test_removed_authentication_is_disabled_with_the_stored_password(etcd:
 
         async def observed() -> Assessment:
             kube = Kube(api, manager=world.SETTINGS.operator)
-            return Assessment.of(resource, await observe(resource, cache, kube))
+            return assess(resource, await observe(resource, cache, kube))
 
         assert (await observed()).denied, "nothing is stored"
         owner = {"apiVersion": "v1", "kind": "X", "name": "demo", "uid": resource.uid, "controller": True}
@@ -208,7 +209,7 @@ async def test_removed_authentication_is_disabled_with_the_stored_password(etcd:
         resource = world.cluster(1, recorded=[0], status={RECORD: record})
         seen = await observed()
         assert (seen.denied, seen.auth_enabled, seen.former_password) == ("", True, True)
-        (call,) = ensure_auth(world.SETTINGS, resource, seen, world.NOW).actions
+        (call,) = ensure_auth(assess(resource, seen, world.NOW)).actions
         assert isinstance(call, DisableAuth)
         await execute(connect, replace(call, endpoints=(node.endpoint(),)))
         seen = await observed()

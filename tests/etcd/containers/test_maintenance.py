@@ -18,7 +18,6 @@ from operators.etcd.client.commands import Compact, EnableAuth, EtcdCall, Remove
 from operators.etcd.client.errors import EtcdError, NoSpace, Unhealthy
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.server import CORRUPT, Access, EndpointStatus, Member, RaftProgress
-from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership import corruption
 from operators.etcd.membership.corruption import INCONSISTENT
 from operators.etcd.objects import bootstrap
@@ -30,7 +29,7 @@ from operators.etcd.steps.data_loss import loss
 from operators.etcd.steps.maintenance import relieve_full_disk
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Step
-from tests.etcd.unit.world import NOW, cluster
+from tests.etcd.unit.world import assess, cluster
 from tests.support.containers.etcd_servers import NEWEST, OPEN, Etcd, Node, count, eventually, leader, program, put
 
 pytestmark = pytest.mark.nightly
@@ -121,7 +120,7 @@ async def test_full_cluster_accepts_writes_again_and_keeps_every_key(etcd: Etcd,
             observed = await observe(made.nodes)
             if not observed.is_full:
                 break
-            step = relieve_full_disk(resource, Assessment.of(resource, observed), NOW)
+            step = relieve_full_disk(assess(resource, observed))
             assert step.reason == OUT_OF_SPACE
             executed = await carry_out(made.nodes, step)
             if observed.leader and executed == [f"defragment {observed.leader.name}"]:  # the leader may change
@@ -192,7 +191,7 @@ async def test_live_data_that_fills_the_quota_is_reported_and_kept(etcd: Etcd) -
             refused += 1
             done: list[str] = []
             for _ in range(5):
-                step = relieve_full_disk(resource, Assessment.of(resource, await observe(made.nodes)), NOW)
+                step = relieve_full_disk(assess(resource, await observe(made.nodes)))
                 done += await carry_out(made.nodes, step)
             operations = [each.split()[0] for each in done]
             if step.reason == QUOTA_EXCEEDED:
@@ -203,7 +202,7 @@ async def test_live_data_that_fills_the_quota_is_reported_and_kept(etcd: Etcd) -
         # A member also refuses a write that it applied as the first one above the quota (quotaApplierV3.Put of etcd).
         assert written <= await count(node) <= written + refused
         raised = cluster(1, recorded=range(1), quotaBackendBytes=2 * QUOTA)
-        step = relieve_full_disk(raised, Assessment.of(raised, await observe(made.nodes)), NOW)
+        step = relieve_full_disk(assess(raised, await observe(made.nodes)))
         assert [each.split()[0] for each in await carry_out(made.nodes, step)] == ["disarm"]
 
 
@@ -234,7 +233,7 @@ async def test_corrupt_member_is_found_and_removed_even_if_it_leads(etcd: Etcd, 
             observed = await observe(left, hashes=True)
             if not corruption.suspected(observed):
                 break
-            step = replace_corrupt_member(resource, Assessment.of(resource, observed), NOW)
+            step = replace_corrupt_member(assess(resource, observed))
             done += await carry_out(left, step)
             if any(isinstance(call, Remove) for call in step.actions):
                 left.remove(victim)
@@ -347,7 +346,7 @@ def chosen_survivor(progress: RaftProgress, cluster_id: int) -> str:
         Instance(1, "demo-1", disk="another", recorded="disk-1"),
         Instance(2, "demo-2", disk="another", recorded="disk-2"),
     )
-    found = loss(resource, Observed(instances=instances))
+    found = loss(assess(resource, Observed(instances=instances)))
     assert found is not None
     assert found.identity
     assert found.survivor is not None

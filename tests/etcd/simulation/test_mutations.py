@@ -11,6 +11,8 @@ import pytest
 from operators.etcd import plan
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
+from operators.etcd.facts import assessment
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership import evidence, raft_log
 from operators.etcd.membership.layout import Layout
 from operators.etcd.membership.layout import layout as derived
@@ -20,7 +22,6 @@ from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps import (
     connection_secret,
     credentials,
-    provisioning,
     quorum_recovery,
     rolling_update,
     version_change,
@@ -62,7 +63,7 @@ def bootstraps_without_a_member_list(patch: pytest.MonkeyPatch) -> None:
         found = derived(resource, seen)
         return found if seen.members is not None else dataclasses.replace(found, start=New())
 
-    patch.setattr(provisioning, "layout", bootstrapping)
+    patch.setattr(assessment, "layout", bootstrapping)
 
 
 def scales_pods_before_members(patch: pytest.MonkeyPatch) -> None:
@@ -72,7 +73,7 @@ def scales_pods_before_members(patch: pytest.MonkeyPatch) -> None:
         found = derived(resource, seen)
         return dataclasses.replace(found, replicas=min(found.replicas, resource.spec.size))
 
-    patch.setattr(provisioning, "layout", scaled_down)
+    patch.setattr(assessment, "layout", scaled_down)
 
 
 def ignores_unhealthy_members(patch: pytest.MonkeyPatch) -> None:
@@ -172,9 +173,9 @@ async def test_sabotaged_operator_is_caught(
 def applies_stale_plans(patch: pytest.MonkeyPatch) -> None:
     """Apply plans that were made from a stale view."""
 
-    def stale(original: StepOf[EtcdCluster, Any]) -> StepOf[EtcdCluster, Any]:
-        def applying(*args: Any) -> Step:
-            step = original(*args)
+    def stale(original: StepOf[Assessment]) -> StepOf[Assessment]:
+        def applying(seen: Assessment) -> Step:
+            step = original(seen)
             applied: list[Any] = [
                 dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action
                 for action in step.actions

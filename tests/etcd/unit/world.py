@@ -9,6 +9,7 @@ from typing import Any
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import EndpointStatus, Member
+from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.layout import layout
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects import pod as template
@@ -29,6 +30,11 @@ SETTINGS = Settings("etcd-operator", "example.com/etcd", "example.com/etcd-opera
 PLANNER = Planner(SETTINGS)
 CLUSTER_ID = 0xC1
 UID = "u-1"
+
+
+def assess(resource: EtcdCluster, observed: Observed, now: datetime = NOW, settings: Settings = SETTINGS) -> Assessment:
+    """Return what the steps of a reconcile read."""
+    return Assessment.of(resource, observed, settings, now)
 
 
 def cluster(

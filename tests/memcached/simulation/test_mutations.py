@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from shared.kubernetes.kinds import DISRUPTION_BUDGET, SECRET, SERVICE, Kind, Ob
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner
 from shared.pki.copies import CopiedCertificate
 from shared.runtime.plan import PASS, Delete, Step
-from shared.runtime.settings import Settings
 from tests.harness.harness import NAMESPACE
 from tests.harness.reference_run import ReferenceRun
 from tests.harness.scenario import (
@@ -123,14 +121,14 @@ def replaces_all_servers_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def skips_the_pause(patch: pytest.MonkeyPatch) -> None:
     """Replace the next server as soon as the last one is ready, and empty."""
-    patch.setattr(Assessment, "pause", lambda *_: Pause(0))
+    patch.setattr(Assessment, "pause", Pause(0))
 
 
 def deletes_the_former_workload_first(patch: pytest.MonkeyPatch) -> None:
     """Delete the former workload before the new servers are ready."""
 
-    def hasty(_resource: Memcached, facts: Assessment, _now: datetime) -> Step:
-        former = facts.observed.former
+    def hasty(seen: Assessment) -> Step:
+        former = seen.former
         return PASS if former is None or former.obj is None else Step.do(Delete(former.kind, former.obj))
 
     patch.setattr(plan, "wait_for_servers", hasty)
@@ -138,15 +136,17 @@ def deletes_the_former_workload_first(patch: pytest.MonkeyPatch) -> None:
 
 def ignores_the_pause_of_a_resource(patch: pytest.MonkeyPatch) -> None:
     """Keep the objects of a paused resource."""
-    patch.setattr(plan, "pause", lambda *_: PASS)
+    patch.setattr(plan, "pause", lambda _: lambda _: PASS)
 
 
 def writes_the_connection_of_a_paused_resource(patch: pytest.MonkeyPatch) -> None:
     """Keep the Secret for clients of a paused resource."""
 
-    def unpaused(settings: Settings, resource: Memcached, facts: Assessment, now: datetime) -> Step:
-        spec = {**resource.obj["spec"], "paused": False}
-        return ensure_connection(settings, Memcached.parse({**resource.obj, "spec": spec}), facts, now)
+    def unpaused(seen: Assessment) -> Step:
+        spec = {**seen.resource.obj["spec"], "paused": False}
+        return ensure_connection(
+            dataclasses.replace(seen, resource=Memcached.parse({**seen.resource.obj, "spec": spec}))
+        )
 
     patch.setattr(plan, "ensure_connection", unpaused)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
+from operators.memcached.facts.assessment import Assessment
 from operators.memcached.plan import Planner
 from operators.memcached.state.observed import Observed, Workload
 from shared.kubernetes.kinds import DEPLOYMENT, STATEFUL_SET, Obj
@@ -25,6 +26,11 @@ SETTINGS = Settings(
 
 UNPAUSED: Obj = {"updateStrategy": {"pauseSeconds": 0}}
 """A spec whose servers are replaced without a pause; simulation/test_pause.py is about the pause."""
+
+
+def assess(resource: Memcached, observed: Observed, now: datetime = NOW, settings: Settings = SETTINGS) -> Assessment:
+    """Return what the steps of a reconcile read."""
+    return Assessment.of(resource, observed, settings, now)
 
 
 def resource(

@@ -74,21 +74,21 @@ class ServiceOwner:
         self.reconciles[f"{self.resource.kind} {parent.name}"] += 1
         return [obj["metadata"]["name"] for obj in cache.owned(SERVICE, Key(parent.namespace, parent.name))]
 
-    def _plan(self, parent: CustomResource[ChildrenSpec], services: list[str], now: datetime) -> Plan:
-        actions, verdict, requeue, _ = follow((self._keep_service, self._keep_children), parent, services, now)
+    def _plan(self, parent: CustomResource[ChildrenSpec], services: list[str], _now: datetime) -> Plan:
+        actions, verdict, requeue, _ = follow((self._keep_service, self._keep_children), parent)
         return Plan((actions,), replace(verdict, message=", ".join(services)), {"phase": "Running"}, requeue)
 
     def _owner(self, parent: CustomResource[ChildrenSpec]) -> Owner:
         return Owner(self.resource.kind, parent.namespace, parent.name, parent.uid, self.application, NAME)
 
-    def _keep_service(self, parent: CustomResource[ChildrenSpec], _: list[str], __: datetime) -> Step:
+    def _keep_service(self, parent: CustomResource[ChildrenSpec]) -> Step:
         spec = {"clusterIP": "None", "ports": [{"port": 1, "protocol": "TCP"}]}
         own = self._owner(parent)
         return Step.do(
             Apply(SERVICE, own.object(SERVICE, f"{parent.name}-{self.application}", component="it", spec=spec))
         )
 
-    def _keep_children(self, parent: CustomResource[ChildrenSpec], _: list[str], __: datetime) -> Step:
+    def _keep_children(self, parent: CustomResource[ChildrenSpec]) -> Step:
         if self.resource is CHILD:
             return PASS
         names = [f"{parent.name}-{n}" for n in range(1, parent.spec.children + 1)]

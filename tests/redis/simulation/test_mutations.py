@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from operators.redis.client.server import BUS_PORT, PORT, Connect
 from operators.redis.facts import bus_port
 from operators.redis.facts.assessment import Assessment
 from operators.redis.migration import key_by_key
-from operators.redis.settings import Settings
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from operators.redis.steps import data_loss_recovery, membership_repair, provisioning, rolling_update
@@ -26,6 +24,7 @@ from shared.kubernetes.kinds import POD
 from shared.runtime.plan import PASS, Apply, Step
 from shared.status.reasons import Reason
 from shared.steps import volumes
+from shared.steps.own_secrets import SecretSteps
 from shared.steps.rolling_update import RollingUpdate
 from tests.harness.disturbance import DISTURBANCES
 from tests.harness.reference_run import ReferenceRun
@@ -65,13 +64,13 @@ def treats_unreachable_nodes_as_lost(patch: pytest.MonkeyPatch) -> None:
 
 def scales_in_before_moving_slots(patch: pytest.MonkeyPatch) -> None:
     """Scales the StatefulSet in before the slots have moved."""
-    patch.setattr(provisioning, "replicas", lambda resource, *_: resource.spec.replicas)
+    patch.setattr(provisioning, "replicas", lambda seen: seen.resource.spec.replicas)
 
 
 def restarts_primaries_without_failover(patch: pytest.MonkeyPatch) -> None:
     """Restarts a primary without a failover."""
 
-    def restart(_resource: RedisCluster, _seen: Observed, roll: RollingUpdate[Instance], instance: Instance) -> Step:
+    def restart(_seen: Assessment, roll: RollingUpdate[Instance], instance: Instance) -> Step:
         return roll.recreate(instance)
 
     patch.setattr(rolling_update, "_fail_over", restart)
@@ -119,7 +118,8 @@ def meets_stale_addresses(patch: pytest.MonkeyPatch) -> None:
 def deletes_disk_in_use(patch: pytest.MonkeyPatch) -> None:
     """Deletes the disk of a node that is in use."""
 
-    def vacate(resource: RedisCluster, seen: Observed, _now: datetime) -> Step:
+    def vacate(seen: Assessment) -> Step:
+        resource = seen.resource
         if not resource.formed or resource.spec.replicas == len(seen.view.members):
             return PASS
         return Step.wait(Reason("Emptying"), "Deleting a disk.", *volumes.replace_disk(seen.instances[0], in_use=False))
@@ -135,7 +135,7 @@ def reports_every_replica_as_synced(patch: pytest.MonkeyPatch) -> None:
 
 def keeps_owners_of_secrets(patch: pytest.MonkeyPatch) -> None:
     """Does not change the owners of its Secrets when the spec does."""
-    patch.setattr(plan, "keep_secret_owners", lambda *_: PASS)
+    patch.setattr(SecretSteps, "keep_owners", lambda *_: PASS)
 
 
 def led_astray() -> ScenarioStep:
@@ -211,8 +211,8 @@ def trusts_a_stale_view(patch: pytest.MonkeyPatch) -> None:
     """Applies actions that were planned from an older view."""
     ensure = provisioning.ensure_stateful_set
 
-    def apply_always(settings: Settings, resource: RedisCluster, seen: Assessment, now: datetime) -> Step:
-        step = ensure(settings, resource, seen, now)
+    def apply_always(seen: Assessment) -> Step:
+        step = ensure(seen)
         applied: list[Any] = [
             dataclasses.replace(action, unchanged=False) if isinstance(action, Apply) else action
             for action in step.actions

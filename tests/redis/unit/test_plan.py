@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
@@ -28,6 +27,7 @@ from tests.redis.unit.world import (
     NEW_RECORDED,
     At,
     acts,
+    assess,
     cluster,
     formed,
     node_id,
@@ -309,7 +309,7 @@ def require_provenance(resource: RedisCluster, view_of: Observed, move: Move) ->
     view = view_of.view
     opened = move.slots & Slots.of(*view.nodes[move.source].line.migrating, *view.nodes[move.target].line.importing)
     unrecorded = opened - Slots.union(
-        known.slots for known in Assessment.of(resource, view_of).recorded_moves if known.target == move.target
+        known.slots for known in assess(resource, view_of).recorded_moves if known.target == move.target
     )
     assert not unrecorded, "only slots that the operator opened are finished"
     strays = view.nodes[move.target].report.strays  # type: ignore[union-attr]
@@ -323,7 +323,7 @@ def require_reopened_slots_recorded(resource: RedisCluster, view_of: Observed, m
     view = view_of.view
     for call in of(made.actions, "ReopenSlots"):
         assert not call.slots - view.slots_of(call.source)
-        known = Assessment.of(resource, view_of).recorded_moves
+        known = assess(resource, view_of).recorded_moves
         assert not call.slots - Slots.union(move.slots for move in known if move.target == call.target)
 
 
@@ -336,7 +336,7 @@ def test_no_observation_leads_to_data_loss(found: tuple[RedisCluster, Observed],
     made, view = plan(resource, view_of), view_of.view
     for kind in {type(action).__name__ for action in made.actions} & {*DANGEROUS, "Delete", "Evict"}:
         event(kind)
-    disagree = Assessment.of(resource, view_of).agreement.settled
+    disagree = assess(resource, view_of).agreement.settled
     for call in of(made.actions, "Forget"):
         assert call.id not in view_of.reachable, "no reachable node is forgotten"
         if resource.formed and not allowed(resource):
@@ -405,7 +405,7 @@ def test_pods_and_volumes_that_may_have_the_only_copy_are_kept(found: tuple[Redi
                 assert not view.slots_of(view.nodes[each].primary if each in view.nodes else "") or view.other_copies(
                     each
                 )
-                assert not Assessment.of(resource, view_of).agreement.settled
+                assert not assess(resource, view_of).agreement.settled
                 assert not view.uncovered
     for action in of(made.actions, "Delete") + of(made.actions, "Evict"):
         obj, name = action.obj, action.obj["metadata"]["name"]
@@ -440,14 +440,14 @@ def test_number_of_primaries_follows_the_spec(found: tuple[RedisCluster, Observe
     made, view = plan(resource, view_of), view_of.view
     if not resource.formed or not of(made.actions, "MoveSlots") or made.verdict.reason == "RepairingSlots":
         return
-    leading = Assessment.of(resource, view_of).primaries
+    leading = assess(resource, view_of).primaries
     assert len(leading) <= resource.primaries
     owners = {primary.id for primary in view.primaries}
     assert len(owners - set(leading)) == max(0, len(owners) - resource.primaries) or any(
         (instance := view_of.instance_of(owner)) is not None and instance.number >= resource.spec.replicas
         for owner in owners
     )
-    left = {move.target for move in Assessment.of(resource, view_of).slot_plan.moves}
+    left = {move.target for move in assess(resource, view_of).slot_plan.moves}
     assert left <= set(leading)
 
 

@@ -11,7 +11,6 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from types import FunctionType
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from operators.redis.facts.assessment import Assessment
 from operators.redis.plan import Planner
 from shared.runtime.plan import Step
 from shared.status.reasons import Reason
@@ -29,7 +29,7 @@ PLANNER = Planner(SETTINGS)
 CHAINS = PLANNER._heal()
 
 WAITING = {
-    "refuse_unproven_writes": "the next steps write and use these Secrets, which another client may have made",
+    "repair_proven": "the next steps write and use these Secrets, which another client may have made",
     "require_authentication": "no node accepts a command that would change its passwords",
     "rotate_password": "a node that restarts with a certificate reads the passwords, too: one change at a time",
     "restart_distrusting": "these nodes reject the operator; a failover to one that restarts first could lose writes",
@@ -52,10 +52,15 @@ WAITING = {
 """Repairs that may stop their chain, and why the later ones of it wait. All others continue."""
 
 
+def _function(step: Any) -> FunctionType:
+    found = getattr(step, "__func__", step)
+    assert isinstance(found, FunctionType)
+    return found
+
+
 def name_of(step: Any) -> str:
     """Return the name of a step's function."""
-    function = step.func if isinstance(step, partial) else step
-    return str(function.__name__)
+    return _function(step).__name__
 
 
 STEPS = [name_of(step) for step in (*PLANNER._steps(), *(each for chain in CHAINS for each in chain))]
@@ -71,11 +76,11 @@ class _Spied:
     def chain(self, steps: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(partial(self._call, step) for step in steps)
 
-    def _call(self, step: Any, resource: Any, facts: Any, now: datetime) -> Step:
+    def _call(self, step: Any, seen: Assessment) -> Step:
         self.called.append(name_of(step))
         if name_of(step) == self.blocked:
             return Step.blocked(Reason("Blocked"), "This step is blocked.")
-        return step(resource, facts, now)  # type: ignore[no-any-return]
+        return step(seen)  # type: ignore[no-any-return]
 
     def run(self, monkeypatch: pytest.MonkeyPatch) -> None:
         provided, heal = PLANNER._steps(), CHAINS
@@ -129,12 +134,6 @@ def sources(step: Any) -> Iterator[str]:
     return map(inspect.getsource, reachable(_function(step)))
 
 
-def _function(step: Any) -> FunctionType:
-    found = step.func if isinstance(step, partial) else step
-    assert isinstance(found, FunctionType)
-    return found
-
-
 @cache
 def reachable(function: FunctionType) -> frozenset[FunctionType]:
     """Return a function and those that it names, as far as they are of steps."""
@@ -144,7 +143,8 @@ def reachable(function: FunctionType) -> frozenset[FunctionType]:
         if each in found or ".steps" not in each.__module__:
             continue
         found.add(each)
-        rest += filter(None, map(partial(_resolved, each.__globals__), _named(each)))
+        names = {**each.__globals__, **inspect.getclosurevars(each).nonlocals}
+        rest += filter(None, map(partial(_resolved, names), _named(each)))
     return frozenset(found)
 
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.running_cluster import as_it_runs
-from tests.redis.unit.world import acts, cluster, formed, plan, seen
+from tests.redis.unit.world import acts, assess, cluster, formed, plan, seen
 
 P0, P1, P2, R0, R1, R2 = formed()
 
@@ -30,23 +29,22 @@ def test_size_is_that_of_the_stateful_set_and_of_the_recorded_nodes(
 ) -> None:
     resource = cluster(*formed(), **spec)  # type: ignore[arg-type]
     observed = seen(resource, *formed(), replicas=made)
-    running, facts = as_it_runs(resource, observed, Assessment.of(resource, observed))
+    running = as_it_runs(assess(resource, observed)).resource
     assert (running.spec.replicas, running.primaries) == (size, primaries)
-    assert facts.resource is running
 
 
 def test_node_whose_pod_was_removed_by_hand_is_not_forgotten_while_paused() -> None:
     away = replace(R2, up=False, pod=False, failed=True)
     resource = cluster(P0, P1, P2, R0, R1, away, replicas=3, replicasPerMaster=0, pause=True)
     observed = seen(resource, P0, P1, P2, R0, R1, away, replicas=5)
-    facts = as_it_runs(resource, observed, Assessment.of(resource, observed))[1]
+    facts = as_it_runs(assess(resource, observed))
     assert not facts.is_scaled_away(observed.instances[5].recorded.node_id)  # type: ignore[union-attr]
 
 
 def test_new_cluster_has_the_size_of_its_spec() -> None:
     resource = cluster(replicas=6, is_formed=False)
     observed = seen(resource, stateful_set=False)
-    assert as_it_runs(resource, observed, Assessment.of(resource, observed))[0] is resource
+    assert as_it_runs(assess(resource, observed)).resource is resource
 
 
 def test_stateful_set_of_another_cluster_does_not_count() -> None:
@@ -54,9 +52,9 @@ def test_stateful_set_of_another_cluster_does_not_count() -> None:
     observed = seen(resource, *formed(), replicas=9)
     assert observed.stateful_set
     observed.stateful_set["metadata"]["labels"][CLUSTER_UID] = "another"
-    running, facts = as_it_runs(resource, observed, Assessment.of(resource, observed))
+    facts = as_it_runs(assess(resource, observed))
     assert facts.stateful_set is None
-    assert running.spec.replicas == 6
+    assert facts.resource.spec.replicas == 6
     assert not facts.reachable, "pods without volumes belong to their StatefulSet"
     assert [instance.recorded for instance in facts.instances] == [each.recorded for each in observed.instances]
 

@@ -12,6 +12,7 @@ from operators.redis.api.resource import API, RedisCluster
 from operators.redis.api.status import RecordedNode
 from operators.redis.client.responses import Follower, Node, NodeReport, digest
 from operators.redis.client.server import REPLICATION_USER
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import names
 from operators.redis.objects.names import CONFIG_MARK, USERS_MARK
 from operators.redis.objects.pod import TEMPLATE
@@ -38,6 +39,13 @@ UID = "u-1"
 CURRENT, FORMER = "current", "an earlier one"
 REPLICATION = "r"
 """Password of the replicas' user, which all nodes use."""
+
+
+def assess(
+    resource: RedisCluster, observed: Observed, now: datetime = NOW, settings: Settings = SETTINGS
+) -> Assessment:
+    """Return what the steps of a reconcile read."""
+    return Assessment.of(resource, observed, settings, now)
 
 
 def node_id(number: int, incarnation: int = 0) -> str:
@@ -346,7 +354,7 @@ def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
         "labels": dict(spot.labels or {names.SERVES: names.CLIENTS}),
         "annotations": {
             TEMPLATE: FORMER if spot.old else CURRENT,
-            CONFIG_MARK: configured(live_settings(resource, Observed())),
+            CONFIG_MARK: configured(live_settings(assess(resource, Observed()))),
             USERS_MARK: secrets_of(resource).users_mark,
         },
     }

@@ -25,7 +25,7 @@ from shared.status.lifecycle import IllegalTransition
 from shared.status.reasons import Reason
 from tests.etcd.unit.backup.states import ended, failed, leaving
 from tests.etcd.unit.steps.test_restore import OTHER, RESTORED, SEALED, new, restore_pod, world
-from tests.etcd.unit.world import ABSENT, AWAITED, DOWN, LEARNER, VOTER, At, cluster, seen
+from tests.etcd.unit.world import ABSENT, AWAITED, DOWN, LEARNER, VOTER, At, assess, cluster, seen
 
 M, E = MemberState, MemberEvent
 
@@ -64,7 +64,7 @@ def observed(state: MemberState) -> Assessment:
         volume = found.instances[1].volume
         assert volume is not None
         volume["metadata"]["annotations"] = {KEPT: "token"}
-    return Assessment.of(resource, found)
+    return assess(resource, found)
 
 
 @pytest.mark.parametrize("event", MemberEvent)
@@ -82,7 +82,7 @@ def test_member_state_follows_from_the_observed_world(state: MemberState) -> Non
 def test_pod_that_waits_to_be_added_is_not_of_a_former_member(spot: At) -> None:
     resource = cluster()
     found = seen(resource, VOTER, spot, VOTER)
-    assert Assessment.of(resource, found).member_states[1] is M.VACANT
+    assert assess(resource, found).member_states[1] is M.VACANT
 
 
 @pytest.mark.parametrize("state", MemberState)
@@ -91,12 +91,12 @@ def test_illegal_member_change_is_never_sent(state: MemberState, event: MemberEv
     facts = observed(state)
     instance = facts.instances[1]
     calls: dict[MemberEvent, Callable[[], Any]] = {
-        E.ADD: lambda: member_changes.add(facts.resource, facts, 1),
-        E.PROMOTE: lambda: member_changes.promote(facts.resource, facts, instance),
-        E.REMOVE: lambda: member_changes.remove(facts.resource, facts, instance),
-        E.DELETE: lambda: member_changes.delete_remains(facts.resource, facts, instance),
+        E.ADD: lambda: member_changes.add(assess(facts.resource, facts), 1),
+        E.PROMOTE: lambda: member_changes.promote(assess(facts.resource, facts), instance),
+        E.REMOVE: lambda: member_changes.remove(assess(facts.resource, facts), instance),
+        E.DELETE: lambda: member_changes.delete_remains(assess(facts.resource, facts), instance),
         E.HAND_OVER: lambda: member_changes.hand_over(
-            facts.resource, facts, instance, Reason("Scaling"), "scaling down"
+            assess(facts.resource, facts), instance, Reason("Scaling"), "scaling down"
         ),
     }
     if event in LEGAL[state]:
@@ -127,7 +127,7 @@ def test_restore_state_follows_from_the_observed_world(
     state: RestoreState, status: Obj, pod: Obj | None, more: Any
 ) -> None:
     resource = new(**status)
-    assert Assessment.of(resource, world(pod, **more)).restore_state is state
+    assert assess(resource, world(pod, **more)).restore_state is state
 
 
 @pytest.mark.parametrize(

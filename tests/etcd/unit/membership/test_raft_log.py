@@ -12,7 +12,7 @@ from operators.etcd.state.observed import Observed
 from operators.etcd.steps.version_change import hold
 from shared.kubernetes.kinds import Obj
 from tests.etcd.unit.steps.test_rolling_update import image
-from tests.etcd.unit.world import DOWN, VOTER, At, acts, cluster, member_id, plan, seen
+from tests.etcd.unit.world import DOWN, VOTER, At, acts, assess, cluster, member_id, plan, seen
 
 OWN_ID, RECOVERED_ID = "00000000000000c1", "00000000000000c2"
 SINCE: Obj = {"clusterID": OWN_ID, "series": "3.6", "sinceIndex": 500}
@@ -36,7 +36,7 @@ def _with(pod: Any, arguments: list[str]) -> Obj:
 
 def unreadable(resource: EtcdCluster, found: Observed) -> str:
     """Return why the members cannot be changed to the version of the spec; empty if they can."""
-    waiting = hold(resource, found)
+    waiting = hold(assess(resource, found))
     return waiting.why if waiting else ""
 
 

@@ -26,6 +26,7 @@ from operators.etcd.steps import provisioning
 from shared.runtime.plan import Apply
 from shared.runtime.settings import Settings
 from shared.steps.certificates import cert_manager_certificates
+from tests.etcd.unit.world import assess
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
@@ -61,9 +62,9 @@ def test_objects_equal_the_golden_file(case: str) -> None:
         server = names.server_secret(resource) if own_ca else names.server_copy(resource)
         secrets = template.MountedSecrets("d" * 16, template.Mount(peer, key), template.Mount(server, key))
     steps = [
-        provisioning.ensure_services(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
-        provisioning.ensure_disruption_budget(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
-        provisioning.ensure_network_policy(SETTINGS, resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC)),
+        provisioning.ensure_services(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
+        provisioning.ensure_disruption_budget(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
+        provisioning.ensure_network_policy(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names, pod, stateful_set
 from operators.etcd.objects.bootstrap import Closed
 from operators.etcd.security import secrets
@@ -26,7 +25,7 @@ from shared.pki.validity import signers
 from shared.runtime.plan import Apply, Step, WriteSecret
 from shared.status.verdict import Progress
 from shared.steps.certificates import COPY_SETTLING
-from tests.etcd.unit.world import NOW, SETTINGS, cluster
+from tests.etcd.unit.world import NOW, SETTINGS, assess, cluster
 from tests.platform.unit.drawer import Drawer
 
 GIVEN: Obj = {"tls": {"mode": "secret", "peer": {"secretName": "peers"}, "client": {"secretName": "clients"}}}
@@ -84,7 +83,7 @@ class World(Drawer):
         return Observed(stateful_set=made, instances=instances, secrets=judged)
 
     def ensure(self) -> Step:
-        return provisioning.ensure_secrets(SETTINGS, self.resource, self.seen, self.now)
+        return provisioning.ensure_secrets(assess(self.resource, self.seen, self.now))
 
     def settle(self) -> list[str]:
         """Reconcile until nothing is written, and crash after each write; return the messages."""
@@ -100,7 +99,7 @@ class World(Drawer):
 
     def apply(self) -> None:
         keep = provisioning.create_stateful_set if self.template is None else provisioning.ensure_stateful_set
-        (action,) = keep(SETTINGS, self.resource, Assessment.of(self.resource, self.seen), NOW).actions
+        (action,) = keep(assess(self.resource, self.seen)).actions
         assert isinstance(action, Apply)
         assert action.kind == STATEFUL_SET
         self.template = action.obj["spec"]["template"]
@@ -137,10 +136,10 @@ def test_pods_mount_copies_which_exist_before_them(spec: Obj) -> None:
     world = World(resource=cluster(**spec))
     assert world.ensure().progress is Progress.DONE, "there is nothing to copy"
     world.issue("first")
-    step = provisioning.require_secrets(world.resource, world.seen, NOW)
+    step = provisioning.require_secrets(assess(world.resource, world.seen))
     assert (step.progress, step.reason) == (Progress.WAITING, "ReplacingCertificates")
     world.created()
-    assert provisioning.require_secrets(world.resource, world.seen, NOW) == Step()
+    assert provisioning.require_secrets(assess(world.resource, world.seen)) == Step()
     assert world.mounted() == {PEER, SERVER}
     keys = {item["key"] for volume in world.template["spec"]["volumes"] for item in volume["secret"]["items"]}  # type: ignore[index]
     assert keys == {"tls.crt", "tls.key", authority_key(known("first"))}, "a node with an outdated copy lacks the key"
@@ -266,7 +265,7 @@ def test_invalid_original_changes_nothing_of_running_members(spec: Obj) -> None:
     assert world.settle() == []
     world.apply()
     assert (world.template, world.seen.secrets.access) == (before, access)
-    step = provisioning.require_secrets(world.resource, world.seen, NOW)
+    step = provisioning.require_secrets(assess(world.resource, world.seen))
     assert (step.progress, step.reason, step.warning) == (Progress.PROGRESSING, "SecretInvalid", True)
     assert step.message.endswith("Members continue with the last valid content.")
 

@@ -14,7 +14,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import INSTANCE, NAME
 from shared.runtime.plan import Patch, Plan
 from shared.status.verdict import Progress
-from tests.etcd.unit.world import ABSENT, CLUSTER_ID, DOWN, NOW, VOTER, At, acts, cluster, member_id, plan, seen
+from tests.etcd.unit.world import ABSENT, CLUSTER_ID, DOWN, VOTER, At, acts, assess, cluster, member_id, plan, seen
 from tests.etcd.unit.world import replicas_and_start as start
 
 FORMER = "u-0"
@@ -227,7 +227,7 @@ def test_adopted_members_that_report_another_cluster_block_every_change() -> Non
 
 
 def marks(resource: EtcdCluster, *at: At, **more: Any) -> list[str]:
-    step = mark_volumes(resource, replace(seen(resource, *at), **more), NOW)
+    step = mark_volumes(assess(resource, replace(seen(resource, *at), **more)))
     assert all(isinstance(action, Patch) for action in step.actions)
     return [action.obj["metadata"]["name"] for action in step.actions if isinstance(action, Patch)]
 
@@ -235,7 +235,7 @@ def marks(resource: EtcdCluster, *at: At, **more: Any) -> list[str]:
 def test_volumes_of_healthy_members_record_their_cluster() -> None:
     resource = cluster()
     world = seen(resource, VOTER, VOTER, VOTER)
-    [patch, *_] = mark_volumes(resource, world, NOW).actions
+    [patch, *_] = mark_volumes(assess(resource, world)).actions
     assert isinstance(patch, Patch)
     assert patch.change == {"metadata": {"annotations": record(0)}}
 

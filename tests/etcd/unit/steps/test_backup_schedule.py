@@ -22,7 +22,7 @@ from shared.kubernetes.kinds import Key, Obj
 from shared.kubernetes.ownership import key_of
 from shared.runtime.plan import PASS, Action, Apply, Delete
 from tests.etcd.unit.backup.states import BUCKET, VOLUME
-from tests.etcd.unit.world import SETTINGS, UID, VOTER, cluster, plan, seen
+from tests.etcd.unit.world import SETTINGS, UID, VOTER, assess, cluster, plan, seen
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 HOURLY: Obj = {"schedule": "0 * * * *", "retention": 3, "destination": VOLUME}
@@ -55,7 +55,7 @@ def world(*scheduled: Obj) -> Observed:
 
 def changes(found: Any, *scheduled: Obj, now: datetime = NOON) -> list[str]:
     """Return the EtcdBackups that the step creates and deletes."""
-    return [describe(action) for action in schedule_backups(SETTINGS, found, world(*scheduled), now).actions]
+    return [describe(action) for action in schedule_backups(assess(found, world(*scheduled), now)).actions]
 
 
 def describe(action: Action) -> str:
@@ -64,7 +64,7 @@ def describe(action: Action) -> str:
 
 
 def next_time(found: Any, *scheduled: Obj, now: datetime = NOON) -> str:
-    status = backup_status(found, world(*scheduled), now)
+    status = backup_status(assess(found, world(*scheduled), now))
     assert status is not None
     return str(status["nextTime"])
 
@@ -73,8 +73,8 @@ def next_time(found: Any, *scheduled: Obj, now: datetime = NOON) -> str:
 
 
 def test_backups_are_not_changed_without_a_schedule() -> None:
-    assert schedule_backups(SETTINGS, cluster(), world(*[scheduled_backup(hour) for hour in range(9)]), NOON) == PASS
-    assert backup_status(cluster(), world(), NOON) is None
+    assert schedule_backups(assess(cluster(), world(*[scheduled_backup(hour) for hour in range(9)]), NOON)) == PASS
+    assert backup_status(assess(cluster(), world(), NOON)) is None
 
 
 def test_new_schedule_starts_with_its_next_run() -> None:
@@ -85,7 +85,7 @@ def test_new_schedule_starts_with_its_next_run() -> None:
 
 
 def test_due_backup_is_created() -> None:
-    (action,) = schedule_backups(SETTINGS, resource(), world(), NOON).actions
+    (action,) = schedule_backups(assess(resource(), world(), NOON)).actions
     assert isinstance(action, Apply)
     obj = action.obj
     assert obj["metadata"]["name"] == "demo-2601011200"
@@ -98,7 +98,7 @@ def test_due_backup_is_created() -> None:
 def test_no_backup_is_created_before_it_is_due() -> None:
     early = NOON - timedelta(seconds=1)
     assert changes(resource(), now=early) == []
-    assert schedule_backups(SETTINGS, resource(), world(), early).requeue == 1.0, "requeued for the due time"
+    assert schedule_backups(assess(resource(), world(), early)).requeue == 1.0, "requeued for the due time"
 
 
 def test_existing_backup_is_not_created_again_and_the_next_is_announced_when_it_is_complete() -> None:
@@ -121,7 +121,7 @@ def test_snapshot_stays_late_while_one_after_the_other_fails() -> None:
 
 def test_created_backup_is_retried_until_the_next_one_is_due() -> None:
     late = NOON + timedelta(hours=3, minutes=30)
-    (action,) = schedule_backups(SETTINGS, resource(), world(), late).actions
+    (action,) = schedule_backups(assess(resource(), world(), late)).actions
     assert isinstance(action, Apply)
     assert EtcdBackup.parse(action.obj).retry_until == NOON + timedelta(hours=4)
 
@@ -188,7 +188,7 @@ def test_each_due_time_has_one_backup_at_most_and_the_last_always_has(minutes: l
     found, there = resource(), [scheduled_backup(11)]
     for minute in minutes:
         now = NOON + timedelta(minutes=minute)
-        for action in schedule_backups(SETTINGS, found, world(*there), now).actions:
+        for action in schedule_backups(assess(found, world(*there), now)).actions:
             if isinstance(action, Apply):
                 name = action.obj["metadata"]["name"]
                 assert name not in [obj["metadata"]["name"] for obj in there]
@@ -235,7 +235,7 @@ def test_unfinished_backup_is_not_deleted() -> None:
 def test_backup_that_waits_for_a_former_destination_is_deleted_and_then_created_again(phase: str, former: Obj) -> None:
     waits = scheduled_backup(12, phase, destination=former)
     assert changes(resource(), waits) == ["delete demo-2601011200"]
-    (action,) = schedule_backups(SETTINGS, resource(), world(waits), NOON).actions
+    (action,) = schedule_backups(assess(resource(), world(waits), NOON)).actions
     assert isinstance(action, Delete)
     assert action.unchanged, "it may have begun since"
     assert changes(resource()) == ["create demo-2601011200"]
@@ -254,7 +254,7 @@ def test_same_destination_is_recognized_with_and_without_defaults() -> None:
 
 def test_status_has_the_last_complete_backup() -> None:
     status = backup_status(
-        resource(), world(scheduled_backup(10), scheduled_backup(11), scheduled_backup(12, "Failed")), NOON
+        assess(resource(), world(scheduled_backup(10), scheduled_backup(11), scheduled_backup(12, "Failed")), NOON)
     )
     assert status == {
         "lastTime": "2026-01-01T11:00:30Z",
@@ -265,7 +265,7 @@ def test_status_has_the_last_complete_backup() -> None:
 
 def test_status_keeps_the_last_backup_after_it_is_deleted() -> None:
     before = {"lastTime": "2026-01-01T11:00:30Z", "lastName": "demo-2601011100", "nextTime": "2026-01-01T13:00:00Z"}
-    assert backup_status(cluster(backup=HOURLY, status={"backup": before}), world(), NOON) == before
+    assert backup_status(assess(cluster(backup=HOURLY, status={"backup": before}), world(), NOON)) == before
 
 
 def conditions(message: str, reason: str = "StoreFull") -> Obj:

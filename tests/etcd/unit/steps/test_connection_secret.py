@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Access
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
@@ -18,21 +17,21 @@ from shared.kubernetes.kinds import SERVICE
 from shared.kubernetes.secrets import content_of, encoded
 from shared.runtime.plan import PASS, WriteSecret
 from shared.steps.connection import ConnectionSecret
-from tests.etcd.unit.world import NOW, SETTINGS, VOTER, cluster, seen
+from tests.etcd.unit.world import SETTINGS, VOTER, assess, cluster, seen
 
 ENDPOINTS = ",".join(f"http://demo-{number}.demo.default.svc:2379" for number in range(3))
 
 
-def facts(*, secrets: Secrets | None = None, spec: Any = None, **more: Any) -> tuple[EtcdCluster, Assessment]:
+def facts(*, secrets: Secrets | None = None, spec: Any = None, **more: Any) -> Assessment:
     resource = cluster(3, **(spec or {}))
     service = names.owner(resource, SETTINGS.operator).object(SERVICE, resource.name, component=names.COMPONENT)
     published = ConnectionSecret(service=service)
     found = seen(resource, *[VOTER] * 3, secrets=secrets or Secrets(), connection=published, **more)
-    return resource, Assessment.of(resource, found)
+    return assess(resource, found)
 
 
 def test_open_cluster_needs_no_user() -> None:
-    found = connection(*facts(auth_enabled=False))
+    found = connection(facts(auth_enabled=False))
     assert found.content == {
         "type": "etcd",
         "provider": "platform.ydzs.io",
@@ -51,9 +50,9 @@ def test_open_cluster_needs_no_user() -> None:
 def test_password_is_the_one_that_etcd_accepts() -> None:
     accepted = Secrets(access=Access(user="root", password="old"), client_password="its own")
     more: Any = {"auth_enabled": True, "secrets": accepted, "former_password": True}
-    found = connection(*facts(spec={"auth": {"connectAs": "root"}}, **more)).content
+    found = connection(facts(spec={"auth": {"connectAs": "root"}}, **more)).content
     assert (found["username"], found["password"]) == ("root", "old")
-    found = connection(*facts(spec={"auth": {}}, client=ClientUser(accepted=True), **more)).content
+    found = connection(facts(spec={"auth": {}}, client=ClientUser(accepted=True), **more)).content
     assert (found["username"], found["password"]) == ("client", "its own")
 
 
@@ -68,25 +67,27 @@ def test_password_is_the_one_that_etcd_accepts() -> None:
 )
 def test_password_is_unknown_until_etcd_accepts_it(world: Any) -> None:
     known = Secrets(access=Access(user="root", password="guess"))
-    found = connection(*facts(secrets=known, **world)).content
+    found = connection(facts(secrets=known, **world)).content
     assert (found["username"], found["password"]) == (None, None)
-    assert ensure_connection(SETTINGS, *facts(secrets=known, **world), NOW) == PASS
+    assert ensure_connection(facts(secrets=known, **world)) == PASS
 
 
 def test_client_certificate_is_the_one_for_clients() -> None:
     data = encoded({"ca.crt": "CA", "tls.crt": "CERT", "tls.key": "KEY"})
     secrets = Secrets(found={"demo-client-tls": {"data": data}})
     spec: Any = {"tls": {"mode": "self"}}
-    found = connection(*facts(auth_enabled=False, secrets=secrets, spec=spec)).content
+    found = connection(facts(auth_enabled=False, secrets=secrets, spec=spec)).content
     assert (found["ca.crt"], found["tls.crt"], found["tls.key"]) == ("CA", "CERT", "KEY")
     assert str(found["uri"]).startswith("https://")
     spec = {"tls": {"mode": "self", "client": {"auth": "none"}}}
-    found = connection(*facts(auth_enabled=False, secrets=secrets, spec=spec)).content
+    found = connection(facts(auth_enabled=False, secrets=secrets, spec=spec)).content
     assert (found["ca.crt"], found["tls.crt"], found["tls.key"]) == ("CA", "", "")
 
 
 def test_operator_without_the_right_to_write_secrets_writes_none() -> None:
-    assert ensure_connection(replace(SETTINGS, write_secrets=False), *facts(auth_enabled=False), NOW) == PASS
-    (write,) = ensure_connection(SETTINGS, *facts(auth_enabled=False), NOW).actions
+    assert (
+        ensure_connection(replace(facts(auth_enabled=False), settings=replace(SETTINGS, write_secrets=False))) == PASS
+    )
+    (write,) = ensure_connection(facts(auth_enabled=False)).actions
     assert isinstance(write, WriteSecret)
     assert content_of(write.obj)["endpoints"] == ENDPOINTS

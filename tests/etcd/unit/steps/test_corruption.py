@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import CORRUPT, Alarm, HashKV
-from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.corruption import INCONSISTENT, suspected
 from operators.etcd.state.observed import Observed
 from operators.etcd.steps.corruption import replace_corrupt_member
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
 from shared.status.verdict import Progress
-from tests.etcd.unit.world import DOWN, NOW, VOTER, At, acts, cluster, member_id, plan, seen
+from tests.etcd.unit.world import DOWN, VOTER, At, acts, assess, cluster, member_id, plan, seen
 
 ANNOUNCED = {"conditions": [{"type": "Ready", "status": "False", "reason": "ReplacingCorruptMember", "message": "…"}]}
 
@@ -55,7 +54,7 @@ def ended(
 
 
 def replace_corrupt(resource: EtcdCluster, world: Observed) -> Step:
-    return replace_corrupt_member(resource, Assessment.of(resource, world), NOW)
+    return replace_corrupt_member(assess(resource, world))
 
 
 def test_hashes_are_not_compared_without_a_corrupt_alarm() -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
 
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.commands import ChangePassword, DisableAuth, EnableAuth, ReplaceUser
 from operators.etcd.client.server import Access
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
 from operators.etcd.security.secrets import CLIENT_ROLE, Secrets
 from operators.etcd.state.observed import ClientUser
-from operators.etcd.steps import credentials
 from operators.etcd.steps.credentials import (
+    ensure_auth,
     ensure_client_user,
     other_credentials,
     require_access,
@@ -26,9 +24,8 @@ from operators.etcd.steps.credentials import (
 from shared.kubernetes.secrets import content_of
 from shared.runtime.plan import Step, WriteSecret
 from shared.status.verdict import Progress
-from tests.etcd.unit.world import DOWN, NOW, SETTINGS, VOTER, At, acts, cluster, plan, seen
+from tests.etcd.unit.world import DOWN, SETTINGS, VOTER, At, acts, assess, cluster, plan, seen
 
-ensure_auth = partial(credentials.ensure_auth, SETTINGS)
 OWN, FOR_CLIENTS = "demo-operator-auth", "demo-client-password"
 LABELS = names.owner(cluster(3), SETTINGS.operator).labels(names.COMPONENT)
 ENABLED = {"enabled": True, "rootSecretName": "root"}
@@ -43,7 +40,7 @@ def world(
     previous: str = "",
     stored: tuple[str, ...] = ("new",),
     **more: Any,
-) -> tuple[EtcdCluster, Assessment]:
+) -> Assessment:
     """Return a cluster with spec.auth, members that require users or not, and a Secret with passwords."""
     resource = cluster(3, auth=auth) if auth else cluster(3)
     texts = {"password": password, "previousPassword": previous}
@@ -55,11 +52,11 @@ def world(
     secrets = {"root": secret, OWN: own, FOR_CLIENTS: for_clients}
     known = replace(known, found=secrets, stored=stored, client_password="own") if auth else Secrets()
     found = seen(resource, *(at or (VOTER,) * 3), auth_enabled=enabled, secrets=known, **more)
-    return resource, Assessment.of(resource, found)
+    return assess(resource, found)
 
 
 def test_authentication_is_enabled_when_the_spec_enables_it() -> None:
-    step = ensure_auth(*world(ENABLED, enabled=False), NOW)
+    step = ensure_auth(world(ENABLED, enabled=False))
     (call,) = step.actions
     assert isinstance(call, EnableAuth)
     assert (call.user, call.password, call.endpoints[0].name) == ("root", "new", "demo-0")
@@ -67,7 +64,7 @@ def test_authentication_is_enabled_when_the_spec_enables_it() -> None:
 
 
 def test_authentication_is_disabled_when_the_spec_disables_it() -> None:
-    step = ensure_auth(*world(DISABLED, enabled=True), NOW)
+    step = ensure_auth(world(DISABLED, enabled=True))
     (call,) = step.actions
     assert isinstance(call, DisableAuth)
     assert call.access.password == "new"
@@ -75,13 +72,13 @@ def test_authentication_is_disabled_when_the_spec_disables_it() -> None:
 
 @pytest.mark.parametrize(("auth", "enabled"), [(ENABLED, True), (DISABLED, False), (None, False), (None, True)])
 def test_authentication_is_not_changed_when_it_matches_or_is_unspecified(auth: Any, enabled: bool) -> None:
-    assert ensure_auth(*world(auth, enabled=enabled), NOW) == Step()
+    assert ensure_auth(world(auth, enabled=enabled)) == Step()
 
 
-def _with_former_password(stored: tuple[str, ...]) -> tuple[EtcdCluster, Assessment]:
-    resource, facts = world(ENABLED, enabled=True, previous="old", former_password=True, stored=stored)
+def _with_former_password(stored: tuple[str, ...]) -> Assessment:
+    facts = world(ENABLED, enabled=True, previous="old", former_password=True, stored=stored)
     [access] = other_credentials(facts.secrets, refused=facts.secrets.access)
-    return resource, replace(facts, secrets=replace(facts.secrets, access=access))
+    return replace(facts, secrets=replace(facts.secrets, access=access))
 
 
 def _written(step: Step) -> dict[str, str]:
@@ -92,46 +89,46 @@ def _written(step: Step) -> dict[str, str]:
 
 
 def test_password_changed_in_the_secret_is_changed_in_etcd_once_both_are_stored() -> None:
-    step = ensure_auth(*_with_former_password(("old",)), NOW)
+    step = ensure_auth(_with_former_password(("old",)))
     assert _written(step) == {"password": "new", "previousPassword": "old"}
-    step = ensure_auth(*_with_former_password(("new", "old")), NOW)
+    step = ensure_auth(_with_former_password(("new", "old")))
     (call,) = step.actions
     assert isinstance(call, ChangePassword)
     assert (call.access.password, call.user, call.password) == ("old", "root", "new")
 
 
 def test_password_is_stored_before_authentication_is_enabled() -> None:
-    step = ensure_auth(*world(ENABLED, enabled=False, stored=()), NOW)
+    step = ensure_auth(world(ENABLED, enabled=False, stored=()))
     assert _written(step) == {"password": "new"}
     assert step.progress is Progress.WAITING
 
 
 @pytest.mark.parametrize("stored", [(), ("other",), ("new", "old")])
 def test_password_that_etcd_accepts_is_stored(stored: tuple[str, ...]) -> None:
-    assert _written(store_password(SETTINGS, *world(ENABLED, enabled=True, stored=stored), NOW)) == {"password": "new"}
-    assert store_password(SETTINGS, *world(ENABLED, enabled=True), NOW) == Step()
+    assert _written(store_password(world(ENABLED, enabled=True, stored=stored))) == {"password": "new"}
+    assert store_password(world(ENABLED, enabled=True)) == Step()
     for unproven in ({"enabled": None}, {"enabled": False}, {"enabled": True, "former_password": True}):
-        assert store_password(SETTINGS, *world(ENABLED, stored=stored, **unproven), NOW) == Step()
+        assert store_password(world(ENABLED, stored=stored, **unproven)) == Step()
 
 
 def test_removed_spec_disables_authentication_with_the_stored_password() -> None:
-    resource, facts = world(None, enabled=True)
+    facts = world(None, enabled=True)
     found = {OWN: {"metadata": {"name": OWN, "uid": "o-1"}}}
     known = Secrets(access=Access(user="root", password="one"), stored=("one",), found=found)
     facts = replace(facts, secrets=known, former_password=True)
-    step = ensure_auth(resource, facts, NOW)
+    step = ensure_auth(facts)
     (call,) = step.actions
     assert isinstance(call, DisableAuth)
     assert call.access.password == "one"
     assert step.message == "Disabling authentication: spec.auth was removed."
-    assert ensure_auth(resource, replace(facts, spec_applies=False), NOW) == Step(), "a pause"
+    assert ensure_auth(replace(facts, spec_applies=False)) == Step(), "a pause"
 
 
 def test_no_password_appears_in_messages() -> None:
     changed = _with_former_password(("new", "old"))
     for step in (
-        ensure_auth(*changed, NOW),
-        ensure_auth(*world(ENABLED, enabled=False, password="hush"), NOW),
+        ensure_auth(changed),
+        ensure_auth(world(ENABLED, enabled=False, password="hush")),
     ):
         texts = f"{step} {step.message} {[str(call) for call in step.actions]}"
         assert not any(f"'{word}'" in texts or f" {word} " in texts for word in ("old", "new", "hush"))
@@ -150,22 +147,22 @@ def test_no_password_appears_in_messages() -> None:
 def test_other_known_passwords_are_tried(
     password: str, previous: str, stored: tuple[str, ...], tried: list[str]
 ) -> None:
-    _, facts = world(ENABLED, enabled=True, password=password, previous=previous, stored=stored)
+    facts = world(ENABLED, enabled=True, password=password, previous=previous, stored=stored)
     others = other_credentials(facts.secrets, refused=facts.secrets.access)
     assert [(access.user, access.password) for access in others] == [("root", text) for text in tried]
 
 
 def test_cluster_is_not_ready_while_the_state_of_authentication_is_unknown() -> None:
-    step = ensure_auth(*world(ENABLED, enabled=None), NOW)
+    step = ensure_auth(world(ENABLED, enabled=None))
     assert (step.actions, step.reason, step.progress) == ((), "CheckingAuth", Progress.PROGRESSING)
 
 
 def test_authentication_is_not_changed_without_a_quorum() -> None:
-    assert ensure_auth(*world(ENABLED, enabled=False, known=False), NOW) == Step()
+    assert ensure_auth(world(ENABLED, enabled=False, known=False)) == Step()
 
 
 def test_operator_with_access_reports_no_problem() -> None:
-    assert require_access(*world(ENABLED, enabled=True), NOW) == Step()
+    assert require_access(world(ENABLED, enabled=True)) == Step()
 
 
 @pytest.mark.parametrize(
@@ -180,42 +177,42 @@ def test_operator_without_access_names_the_remedy_and_changes_nothing(auth: Any,
     """Members that deny the operator count as unreachable, though their pods are healthy."""
     denying = replace(DOWN, ready=True, runs=True)
     denial = "demo-0 refuses: authentication failed."
-    resource, facts = world(
-        auth, denying, denying, denying, enabled=None, previous=previous, known=False, denied=denial
-    )
-    step = require_access(resource, facts, NOW)
+    facts = world(auth, denying, denying, denying, enabled=None, previous=previous, known=False, denied=denial)
+    step = require_access(facts)
     assert (step.actions, step.reason, step.progress) == ((), "Denied", Progress.BLOCKED)
     assert denial in step.message
     assert words in step.message
     assert step.requeue, "the operator does not watch the Secret"
-    made = plan(resource, facts)
+    made = plan(facts.resource, facts)
     assert (acts(made.actions), made.verdict.reason) == ([], "Denied")
 
 
 def test_plan_enables_authentication_once_and_then_is_ready() -> None:
-    made = plan(*world(ENABLED, enabled=False))
+    disabled = world(ENABLED, enabled=False)
+    made = plan(disabled.resource, disabled)
     assert acts(made.actions) == ["enable authentication with user root"]
-    assert plan(*world(ENABLED, enabled=True)).verdict.done
+    enabled = world(ENABLED, enabled=True)
+    assert plan(enabled.resource, enabled).verdict.done
 
 
 @pytest.mark.parametrize("roles", [None, (), (CLIENT_ROLE,)])
 def test_user_for_applications_is_set_with_its_own_password(roles: tuple[str, ...] | None) -> None:
     client = ClientUser(accepted=False, roles=roles)
-    step = ensure_client_user(*world(ENABLED, enabled=True, client=client), NOW)
+    step = ensure_client_user(world(ENABLED, enabled=True, client=client))
     (call,) = step.actions
     assert isinstance(call, ReplaceUser)
     assert (call.access.user, call.user, call.password, call.found) == ("root", "client", "own", roles)
     assert (call.role, step.reason) == (CLIENT_ROLE, "ChangingPassword")
     assert step.reason.describes(step.message)
     for other in (None, ClientUser(accepted=True)):
-        assert ensure_client_user(*world(ENABLED, enabled=True, client=other), NOW) == Step()
+        assert ensure_client_user(world(ENABLED, enabled=True, client=other)) == Step()
     as_root = ENABLED | {"connectAs": "root"}
-    assert ensure_client_user(*world(as_root, enabled=True, client=client), NOW) == Step()
+    assert ensure_client_user(world(as_root, enabled=True, client=client)) == Step()
 
 
 def test_user_that_the_operator_did_not_create_is_reported_and_kept() -> None:
     client = ClientUser(accepted=False, roles=("reports",), is_own=False)
-    step = ensure_client_user(*world(ENABLED, enabled=True, client=client), NOW)
+    step = ensure_client_user(world(ENABLED, enabled=True, client=client))
     assert (step.actions, step.reason, step.progress) == ((), "ClientUserTaken", Progress.DONE)
     assert step.reason.describes(step.message)
     assert len(step.message) <= 400

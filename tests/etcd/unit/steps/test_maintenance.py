@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm
-from operators.etcd.facts.assessment import MIN_DEFRAGMENTED_BYTES, Assessment
+from operators.etcd.facts.assessment import MIN_DEFRAGMENTED_BYTES
 from operators.etcd.state.observed import Observed
 from operators.etcd.steps.maintenance import (
     MAX_FULL_SHARE,
@@ -23,7 +23,7 @@ from operators.etcd.steps.maintenance import (
 )
 from shared.runtime.plan import Step
 from shared.status.verdict import Progress
-from tests.etcd.unit.world import DOWN, NOW, VOTER, At, acts, cluster, member_id, plan, seen
+from tests.etcd.unit.world import DOWN, VOTER, At, acts, assess, cluster, member_id, plan, seen
 
 MIB = 2**20
 QUOTA = 100 * MIB
@@ -68,7 +68,7 @@ def with_quota(world: Observed, number: int, size: int) -> Observed:
 
 
 def relieve(resource: EtcdCluster, world: Observed) -> Step:
-    return relieve_full_disk(resource, Assessment.of(resource, world), NOW)
+    return relieve_full_disk(assess(resource, world))
 
 
 def test_full_files_are_not_changed_without_an_alarm() -> None:
@@ -200,7 +200,7 @@ def test_version_that_may_corrupt_data_is_not_defragmented() -> None:
     assert "issues/14685" in step.message
     assert "Set spec.version to 3.5.26 or later" in step.message
     resource, world = scheduled((2 * BIG, BIG), (2 * BIG, BIG), (2 * BIG, BIG), at=(VOTER, known, VOTER))
-    assert acts(defragment(resource, Assessment.of(resource, world), NOW).actions) == ["defragment demo-2"]
+    assert acts(defragment(assess(resource, world)).actions) == ["defragment demo-2"]
 
 
 def test_full_learner_is_not_defragmented_before_its_promotion() -> None:
@@ -297,20 +297,20 @@ def scheduled(*sizes: Sizes, at: tuple[At, ...] = (), status: Any = None, **more
 
 def test_first_fragmented_follower_is_defragmented_on_schedule() -> None:
     resource, world = scheduled((2 * BIG, BIG), (2 * BIG, BIG), (2 * BIG, 2 * BIG))
-    step = defragment(resource, Assessment.of(resource, world), NOW)
+    step = defragment(assess(resource, world))
     assert acts(step.actions) == ["defragment demo-1"]
     assert step.progress is Progress.DONE, "a healthy cluster stays Ready"
 
 
 def test_leader_is_defragmented_last() -> None:
     resource, world = scheduled((2 * BIG, BIG), (BIG, BIG), (BIG, BIG))
-    assert acts(defragment(resource, Assessment.of(resource, world), NOW).actions) == ["defragment demo-0"]
+    assert acts(defragment(assess(resource, world)).actions) == ["defragment demo-0"]
 
 
 @pytest.mark.parametrize("sizes", [(BIG - 1, 1), (2 * BIG, 2 * BIG), (2 * BIG, int(2 * BIG * 0.56))])
 def test_small_or_compact_files_are_not_defragmented(sizes: Sizes) -> None:
     resource, world = scheduled(sizes, sizes, sizes)
-    assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
+    assert defragment(assess(resource, world)) == Step()
 
 
 @pytest.mark.parametrize(
@@ -324,44 +324,41 @@ def test_small_or_compact_files_are_not_defragmented(sizes: Sizes) -> None:
 )
 def test_scheduled_run_waits_while_the_cluster_is_unhealthy(at: tuple[At, ...], more: dict[str, Any]) -> None:
     resource, world = scheduled(*[(2 * BIG, BIG)] * 3, at=at, **more)
-    assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
-    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == HANDLED["lastDefragmentation"], (
+    assert defragment(assess(resource, world)) == Step()
+    assert last_defragmentation(assess(resource, world)) == HANDLED["lastDefragmentation"], (
         "the missed run is still due"
     )
 
 
 def test_scheduled_run_is_recorded_once_no_member_is_fragmented() -> None:
     resource, world = scheduled((2 * BIG, BIG), (BIG, BIG), (BIG, BIG))
-    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == HANDLED["lastDefragmentation"]
+    assert last_defragmentation(assess(resource, world)) == HANDLED["lastDefragmentation"]
     resource, world = scheduled((BIG, BIG), (BIG, BIG), (BIG, BIG))
-    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == LAST_NIGHT
+    assert last_defragmentation(assess(resource, world)) == LAST_NIGHT
 
 
 def test_recorded_run_is_not_due_again() -> None:
     resource, world = scheduled(*[(2 * BIG, BIG)] * 3, status={"lastDefragmentation": LAST_NIGHT})
-    assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
-    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == LAST_NIGHT
+    assert defragment(assess(resource, world)) == Step()
+    assert last_defragmentation(assess(resource, world)) == LAST_NIGHT
 
 
 def test_only_one_of_many_missed_runs_is_made() -> None:
     resource, world = scheduled(*[(BIG, BIG)] * 3, status={"lastDefragmentation": "2025-06-01T03:00:00Z"})
-    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == LAST_NIGHT
+    assert last_defragmentation(assess(resource, world)) == LAST_NIGHT
 
 
 def test_new_schedule_waits_for_its_first_run() -> None:
     resource, world = scheduled(*[(2 * BIG, BIG)] * 3, status={})
-    assert defragment(resource, Assessment.of(resource, world), NOW) == Step()
-    assert last_defragmentation(resource, Assessment.of(resource, world), NOW) == "2026-01-01T12:00:00Z"
+    assert defragment(assess(resource, world)) == Step()
+    assert last_defragmentation(assess(resource, world)) == "2026-01-01T12:00:00Z"
 
 
 def test_last_run_stays_in_the_status_when_the_schedule_is_removed() -> None:
     resource = cluster(status=HANDLED)
-    assert (
-        last_defragmentation(resource, Assessment.of(resource, seen(resource, VOTER, VOTER, VOTER)), NOW)
-        == HANDLED["lastDefragmentation"]
-    )
+    assert last_defragmentation(assess(resource, seen(resource, VOTER, VOTER, VOTER))) == HANDLED["lastDefragmentation"]
     resource = cluster()
-    assert last_defragmentation(resource, Assessment.of(resource, seen(resource, VOTER, VOTER, VOTER)), NOW) is None
+    assert last_defragmentation(assess(resource, seen(resource, VOTER, VOTER, VOTER))) is None
 
 
 def test_plan_defragments_three_members_in_one_scheduled_run() -> None:
@@ -389,12 +386,10 @@ def test_recorded_run_never_moves_back(passed: timedelta, fragmented: bool) -> N
     sizes = (2 * BIG, BIG if fragmented else 2 * BIG)
     resource, world = scheduled(sizes, sizes, sizes)
     now = datetime(2025, 12, 31, 3, 0, tzinfo=UTC) + passed
-    recorded = last_defragmentation(resource, Assessment.of(resource, world), now)
+    recorded = last_defragmentation(assess(resource, world, now))
     assert recorded is not None
     assert HANDLED["lastDefragmentation"] <= recorded <= now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert bool(defragment(resource, Assessment.of(resource, world), now).actions) == (
-        fragmented and passed >= timedelta(days=1)
-    )
+    assert bool(defragment(assess(resource, world, now)).actions) == (fragmented and passed >= timedelta(days=1))
 
 
 def test_full_cluster_does_not_scale_up() -> None:

@@ -22,7 +22,7 @@ from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.etcd.unit.security.secret_fixtures import AUTHORITY, PEER
 from tests.etcd.unit.security.secret_fixtures import ClusterSecrets as Vault
-from tests.etcd.unit.world import ABSENT, NOW, SETTINGS, VOTER, cluster, seen
+from tests.etcd.unit.world import ABSENT, NOW, SETTINGS, VOTER, assess, cluster, seen
 
 HOUR = timedelta(hours=1)
 
@@ -40,25 +40,25 @@ def test_orphaned_disruption_budget_is_not_deleted() -> None:
     """A copied manifest has the labels of the resource, too."""
     found = budget({"maxUnavailable": 1})
     del found["metadata"]["ownerReferences"]
-    assert provisioning.ensure_disruption_budget(SETTINGS, cluster(1), Observed(disruption_budget=found), NOW) == PASS
+    assert provisioning.ensure_disruption_budget(assess(cluster(1), Observed(disruption_budget=found))) == PASS
 
 
 def test_disruption_budget_that_is_no_longer_needed_is_deleted() -> None:
     resource, found = cluster(1), budget({"maxUnavailable": 1})
-    step = provisioning.ensure_disruption_budget(SETTINGS, resource, Observed(disruption_budget=found), NOW)
+    step = provisioning.ensure_disruption_budget(assess(resource, Observed(disruption_budget=found)))
     (action,) = step.actions
     assert isinstance(action, Delete)
-    assert provisioning.ensure_disruption_budget(SETTINGS, resource, Observed(), NOW) == PASS
+    assert provisioning.ensure_disruption_budget(assess(resource, Observed())) == PASS
 
 
 def test_disruption_budget_with_the_other_limit_is_recreated() -> None:
     resource = cluster(podDisruptionBudget={"minAvailable": 2})
     (action,) = provisioning.ensure_disruption_budget(
-        SETTINGS, resource, Observed(disruption_budget=budget({"maxUnavailable": 1})), NOW
+        assess(resource, Observed(disruption_budget=budget({"maxUnavailable": 1})))
     ).actions
     assert isinstance(action, Delete), "Kubernetes accepts only one of the two limits"
     (action,) = provisioning.ensure_disruption_budget(
-        SETTINGS, resource, Observed(disruption_budget=budget({"minAvailable": 1})), NOW
+        assess(resource, Observed(disruption_budget=budget({"minAvailable": 1})))
     ).actions
     assert isinstance(action, Apply)
 
@@ -68,7 +68,7 @@ def test_disruption_budget_with_the_other_limit_is_recreated() -> None:
 
 def keep(fixture: Vault, found: Observed) -> Step:
     found = replace(found, secrets=fixture.judged())
-    return provisioning.ensure_secrets(SETTINGS, fixture.resource, found, fixture.now)
+    return provisioning.ensure_secrets(assess(fixture.resource, found, fixture.now))
 
 
 def test_pods_wait_for_their_certificates() -> None:
@@ -97,12 +97,12 @@ def test_foreign_secret_is_reported_and_not_changed() -> None:
 def test_no_certificates_are_issued_without_a_request() -> None:
     given: Obj = {"tls": {"mode": "secret", "peer": {"secretName": "a"}, "client": {"secretName": "b"}}}
     for spec in ({}, given):
-        assert provisioning.ensure_secrets(SETTINGS, cluster(**spec), Observed(), NOW) == PASS
+        assert provisioning.ensure_secrets(assess(cluster(**spec), Observed())) == PASS
 
 
 def test_cert_manager_certificates_are_applied_without_waiting() -> None:
     resource = cluster(tls={"mode": "certManager", "issuer": {"name": "ours"}})
-    step = provisioning.ensure_secrets(SETTINGS, resource, Observed(), NOW)
+    step = provisioning.ensure_secrets(assess(resource, Observed()))
     assert step.progress is Progress.DONE
     assert [action.obj["kind"] for action in step.actions if isinstance(action, Apply)] == ["Certificate"] * 3
 
@@ -144,7 +144,7 @@ def test_new_authority_signs_once_every_pod_and_the_template_trust_it(
 
 def test_missing_secret_blocks_changes_with_a_warning() -> None:
     found = Observed(secrets=Secrets(SecretProblem(Reason("SecretMissing"), "spec.auth: there is no Secret root.")))
-    step = provisioning.require_secrets(cluster(), found, NOW)
+    step = provisioning.require_secrets(assess(cluster(), found))
     assert (step.progress, step.reason, step.warning, step.requeue) == (
         Progress.WAITING,
         "SecretMissing",
@@ -158,12 +158,14 @@ def test_certificate_that_has_ended_blocks_changes_but_not_the_repairs_before_th
     ends = datetime(2026, 1, 1, 12, tzinfo=UTC)
     found = Observed(secrets=Secrets(validity={"peers": Validity(ends - 900 * HOUR, ends)}))
     running, new = cluster(), cluster(recorded=None)
-    assert provisioning.require_valid_certificates(running, found, ends - timedelta(minutes=20)) == Step(requeue=1200.0)
-    step = provisioning.require_valid_certificates(running, found, ends)
+    assert provisioning.require_valid_certificates(assess(running, found, ends - timedelta(minutes=20))) == Step(
+        requeue=1200.0
+    )
+    step = provisioning.require_valid_certificates(assess(running, found, ends))
     assert (step.progress, step.reason, step.warning) == (Progress.WAITING, "CertificateExpired", True)
     assert "Secret peers: the certificate, or its authority, ended at 2026-01-01 12:00 UTC." in step.message
-    assert provisioning.require_secrets(running, found, ends) == replace(step, progress=Progress.PROGRESSING)
-    assert provisioning.require_secrets(new, found, ends) == step
+    assert provisioning.require_secrets(assess(running, found, ends)) == replace(step, progress=Progress.PROGRESSING)
+    assert provisioning.require_secrets(assess(new, found, ends)) == step
 
 
 # Volumes.
@@ -188,7 +190,7 @@ def world(*sizes: str, template: str = "8Gi", has: str | None = None, phase: str
 
 
 def grow(found: Observed, size: str = "20Gi", now: datetime = NOW, **spec: Any) -> Step:
-    return provisioning.grow_volumes(cluster(len(found.instances), storage={"size": size}, **spec), found, now)
+    return provisioning.grow_volumes(assess(cluster(len(found.instances), storage={"size": size}, **spec), found, now))
 
 
 def test_claim_of_each_small_volume_is_expanded() -> None:
@@ -223,7 +225,7 @@ def test_stateful_set_is_recreated_only_while_members_are_known() -> None:
     found = world("20Gi", "20Gi", "20Gi")
     assert grow(replace(found, members=None)).actions == ()
     beginning = cluster(recorded=None, storage={"size": "20Gi"})
-    assert provisioning.grow_volumes(beginning, found, NOW).actions == (), (
+    assert provisioning.grow_volumes(assess(beginning, found)).actions == (), (
         "the seed must not be bootstrapped a second time"
     )
 
@@ -267,16 +269,16 @@ def test_quota_does_not_rise_before_the_volumes_have_grown() -> None:
     small, large = cluster(3, storage={"size": "8Gi"}), cluster(3, storage={"size": "20Gi"})
     assert small.spec.quota < large.spec.quota
     before = world("8Gi", "8Gi", "8Gi")
-    assert provisioning.quota(large, before) == small.spec.quota
-    assert provisioning.quota(large, world("20Gi", "20Gi", "20Gi", has="8Gi")) == small.spec.quota
-    assert provisioning.quota(large, world("20Gi", "20Gi", "20Gi")) == large.spec.quota
-    assert provisioning.quota(small, before) == small.spec.quota
-    assert provisioning.quota(large, Observed()) == large.spec.quota
+    assert provisioning.quota(assess(large, before)) == small.spec.quota
+    assert provisioning.quota(assess(large, world("20Gi", "20Gi", "20Gi", has="8Gi"))) == small.spec.quota
+    assert provisioning.quota(assess(large, world("20Gi", "20Gi", "20Gi"))) == large.spec.quota
+    assert provisioning.quota(assess(small, before)) == small.spec.quota
+    assert provisioning.quota(assess(large, Observed())) == large.spec.quota
 
 
 def test_lower_quota_applies_at_once() -> None:
     less = cluster(3, storage={"size": "20Gi"}, quotaBackendBytes=1 << 30)
-    assert provisioning.quota(less, world("8Gi", "8Gi", "8Gi")) == 1 << 30
+    assert provisioning.quota(assess(less, world("8Gi", "8Gi", "8Gi"))) == 1 << 30
 
 
 def test_unbound_volume_is_not_expanded() -> None:
@@ -289,17 +291,17 @@ def test_volumes_never_shrink() -> None:
 
 def test_in_memory_cluster_has_no_volume_to_expand() -> None:
     resource = cluster(storage={"medium": "Memory", "size": "1Gi"})
-    assert provisioning.grow_volumes(resource, seen(resource, VOTER, VOTER, VOTER), NOW) == PASS
-    assert provisioning.grow_volumes(cluster(), Observed(), NOW) == PASS
-    assert provisioning.grow_volumes(cluster(), seen(cluster(), VOTER, VOTER, ABSENT), NOW) == PASS
+    assert provisioning.grow_volumes(assess(resource, seen(resource, VOTER, VOTER, VOTER))) == PASS
+    assert provisioning.grow_volumes(assess(cluster(), Observed())) == PASS
+    assert provisioning.grow_volumes(assess(cluster(), seen(cluster(), VOTER, VOTER, ABSENT))) == PASS
 
 
 def test_template_is_not_changed_before_pods_can_mount_the_bundle_of_a_new_authority() -> None:
     fixture = Vault()
     fixture.settle()
     found = Observed(secrets=fixture.judged())
-    assert provisioning.require_secrets(fixture.resource, found, fixture.now) == PASS
+    assert provisioning.require_secrets(assess(fixture.resource, found, fixture.now)) == PASS
     bundles = {name: secret for name, secret in fixture.found.items() if name != PEER}
     lacking = Observed(secrets=judge(fixture.resource, bundles | {PEER: None}))
-    step = provisioning.require_secrets(fixture.resource, lacking, fixture.now)
+    step = provisioning.require_secrets(assess(fixture.resource, lacking, fixture.now))
     assert (step.progress, step.reason) == (Progress.WAITING, "IssuingCertificates")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -14,9 +13,8 @@ from hypothesis import strategies as st
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods
-from operators.etcd.backup.pods import recovery_pod, recovery_pod_name
+from operators.etcd.backup.pods import recovery_pod_name
 from operators.etcd.client.server import Member, RaftProgress
-from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects import names as object_names
 from operators.etcd.objects.bootstrap import successor, successor_of
@@ -30,7 +28,20 @@ from shared.runtime import plan as steps
 from shared.runtime.plan import Step
 from shared.status import verdict
 from shared.steps.confirmed_recovery import RENEWAL
-from tests.etcd.unit.world import CLUSTER_ID, DOWN, NOW, SETTINGS, UID, VOTER, At, acts, cluster, member_id, plan, seen
+from tests.etcd.unit.world import (
+    CLUSTER_ID,
+    DOWN,
+    NOW,
+    UID,
+    VOTER,
+    At,
+    acts,
+    assess,
+    cluster,
+    member_id,
+    plan,
+    seen,
+)
 
 UNREACHABLE = At(up=False, problem="ContainerCreating: ")
 LOST = At(up=False, disk="another", problem="CrashLoopBackOff: back-off", empty_data_dir=True)
@@ -52,11 +63,11 @@ def without_quorum(
 
 
 def recover(resource: EtcdCluster, world: Observed) -> Step:
-    return recover_quorum(partial(recovery_pod, SETTINGS), resource, world, NOW)
+    return recover_quorum(assess(resource, world))
 
 
 def found(resource: EtcdCluster, world: Observed) -> QuorumLoss:
-    left = loss(resource, world)
+    left = loss(assess(resource, world))
     assert left is not None
     return left
 
@@ -67,7 +78,7 @@ def names(members: Iterable[Any]) -> list[str]:
 
 def token(resource: EtcdCluster, world: Observed, now: datetime = NOW) -> str:
     """Return the token of the recovery that is offered."""
-    recovery = report(resource, world, now)
+    recovery = report(assess(resource, world, now))
     assert recovery is not None
     return str(recovery["token"])
 
@@ -101,7 +112,7 @@ def test_members_without_pods_but_with_volumes_are_named() -> None:
     resource, world = without_quorum(SURVIVES, missing, missing)
     step = recover(resource, world)
     assert "demo-1 is unreachable (no pod), demo-2 is unreachable (no pod)" in step.message
-    assert report(resource, world, NOW) is None
+    assert report(assess(resource, world)) is None
 
 
 def test_quorum_is_not_lost_with_one_volume_of_three() -> None:
@@ -126,7 +137,7 @@ def test_directory_that_was_empty_at_one_start_is_no_evidence_of_loss() -> None:
     assert step.reason == "NoQuorum"
     assert "demo-1 is unreachable (its data directory was empty at the start at 11:10:00 UTC)" in step.message
     assert "demo-2 (another volume) lost their data. Check that the disk is mounted" in step.message
-    assert report(resource, world, NOW) is None
+    assert report(assess(resource, world)) is None
 
 
 def test_message_names_the_kind_of_evidence() -> None:
@@ -163,9 +174,9 @@ def test_learners_do_not_count_as_voters() -> None:
 
 def test_no_loss_is_reported_with_a_quorum_or_before_the_bootstrap() -> None:
     resource = cluster()
-    assert loss(resource, seen(resource, VOTER, LOST, LOST)) is None
+    assert loss(assess(resource, seen(resource, VOTER, LOST, LOST))) is None
     resource = cluster(recorded=None)
-    assert loss(resource, seen(resource, UNREACHABLE, known=False)) is None
+    assert loss(assess(resource, seen(resource, UNREACHABLE, known=False))) is None
 
 
 # The survivor and the token
@@ -174,7 +185,7 @@ def test_no_loss_is_reported_with_a_quorum_or_before_the_bootstrap() -> None:
 def test_survivor_is_the_member_that_applied_most_of_the_log() -> None:
     behind, ahead = replace(SURVIVES, applied=900), replace(SURVIVES, applied=950)
     resource, world = without_quorum(behind, ahead, LOST, LOST, LOST)
-    recovery = report(resource, world, NOW)
+    recovery = report(assess(resource, world))
     assert recovery is not None
     assert recovery["survivor"] == "demo-1"
     assert (
@@ -191,15 +202,15 @@ def test_higher_term_does_not_make_a_survivor() -> None:
     instance = world.instances[0]
     assert instance.status is not None
     candidate = replace(instance, status=replace(instance.status, raft_term=99))
-    recovery = report(resource, replace(world, instances=(candidate, *world.instances[1:])), NOW)
+    recovery = report(assess(resource, replace(world, instances=(candidate, *world.instances[1:]))))
     assert recovery is not None
     assert recovery["survivor"] == "demo-1"
 
 
 def test_survivor_may_be_chosen_by_its_metrics_alone() -> None:
     resource, world = without_quorum(replace(SURVIVES, applied=900), UNREACHABLE, LOST, LOST, LOST)
-    assert report(resource, world, NOW) is None
-    recovery = report(resource, with_metrics(world, 1, 901), NOW)
+    assert report(assess(resource, world)) is None
+    recovery = report(assess(resource, with_metrics(world, 1, 901)))
     assert recovery is not None
     assert (recovery["survivor"], recovery["revision"]) == ("demo-1", 7)
 
@@ -210,7 +221,7 @@ def test_no_token_is_offered_while_a_voter_is_unreachable() -> None:
     assert (step.reason, step.progress) == ("QuorumLost", verdict.Progress.PROGRESSING)
     assert "demo-1 is unreachable" in step.message
     assert "delete their volume claims" in step.message
-    assert report(resource, world, NOW) is None
+    assert report(assess(resource, world)) is None
 
 
 def test_token_identifies_the_loss_and_the_survivor() -> None:
@@ -230,7 +241,7 @@ def test_report_names_the_remedy_and_changes_nothing() -> None:
     assert (step.actions, step.reason, step.progress) == ((), "QuorumLost", verdict.Progress.BLOCKED)
     assert "demo-1, demo-2 (another volume) of the 3 voters lost their data" in step.message
     assert f"set spec.recovery.confirm to {offered}" in step.message
-    assert replicas(resource, world, NOW) is None
+    assert replicas(assess(resource, world)) is None
     made = plan(resource, world)
     assert acts(made.actions) == []
     assert made.status["recovery"]["token"] == offered
@@ -242,7 +253,7 @@ def test_in_memory_survivor_is_not_stopped() -> None:
     resource, world = without_quorum(SURVIVES, lost, lost, storage={"medium": "Memory"})
     step = recover(resource, world)
     assert "take an EtcdBackup of it now" in step.message
-    assert report(resource, world, NOW) is None
+    assert report(assess(resource, world)) is None
 
 
 def test_message_names_the_remedy_when_all_data_is_lost() -> None:
@@ -257,7 +268,7 @@ def test_learner_may_be_the_survivor_when_no_voter_is_left() -> None:
     resource, world = without_quorum(LOST, replace(SURVIVES, learner=True))
     status = {"members": [resource.reported["members"][0], {**resource.reported["members"][1], "role": "learner"}]}
     resource = cluster(2, recorded=range(2), status=status)
-    recovery = report(resource, world, NOW)
+    recovery = report(assess(resource, world))
     assert recovery is not None
     assert recovery["survivor"] == "demo-1"
 
@@ -268,7 +279,7 @@ def test_learner_may_be_the_survivor_when_no_voter_is_left() -> None:
 def confirmed(*at: At, token: str = "", **more: Any) -> tuple[EtcdCluster, Observed]:
     """Return a reported loss that is confirmed, with its own token or another."""
     resource, world = without_quorum(*at)
-    recovery = report(resource, world, NOW)
+    recovery = report(assess(resource, world))
     assert recovery is not None
     return without_quorum(*at, status={"recovery": recovery}, recovery={"confirm": token or recovery["token"]}, **more)
 
@@ -279,7 +290,7 @@ def test_wrong_token_is_refused_and_both_tokens_are_named() -> None:
     assert (step.actions, step.reason, step.progress) == ((), "TokenRefused", verdict.Progress.BLOCKED)
     assert "'000000000000'" in step.message
     assert offered in step.message
-    assert replicas(resource, world, NOW) is None
+    assert replicas(assess(resource, world)) is None
 
 
 def test_correct_token_is_recorded_before_the_recovery_starts() -> None:
@@ -288,17 +299,17 @@ def test_correct_token_is_recorded_before_the_recovery_starts() -> None:
     step = recover(resource, world)
     assert (step.actions, step.reason, step.progress) == ((), "QuorumLost", verdict.Progress.BLOCKED)
     assert "its present value is of an earlier loss" in step.message
-    assert not executing(resource, world, NOW)
+    assert not executing(assess(resource, world))
 
 
 @pytest.mark.parametrize(("minutes", "carried_out"), [(0, True), (60, True), (61, False), (300 * 24 * 60, False)])
 def test_confirmation_ends_with_the_observation_of_its_loss(minutes: float, carried_out: bool) -> None:
     resource, world = confirmed(SURVIVES, LOST, LOST)
-    assert executing(resource, world, NOW + timedelta(minutes=minutes)) is carried_out
+    assert executing(assess(resource, world, NOW + timedelta(minutes=minutes))) is carried_out
     resource, world = stopped(marked=False)
-    assert executing(resource, world, NOW + timedelta(minutes=minutes)) is carried_out
+    assert executing(assess(resource, world, NOW + timedelta(minutes=minutes))) is carried_out
     resource, world = stopped()
-    assert executing(resource, world, NOW + timedelta(minutes=minutes)), "its volume is marked: it has begun"
+    assert executing(assess(resource, world, NOW + timedelta(minutes=minutes))), "its volume is marked: it has begun"
 
 
 @pytest.mark.parametrize(
@@ -313,17 +324,17 @@ def test_confirmation_ends_with_the_observation_of_its_loss(minutes: float, carr
 def test_loss_that_is_uncertain_for_a_moment_keeps_its_token(at: tuple[At, ...], stays: bool) -> None:
     resource, _ = confirmed(SURVIVES, LOST, LOST, token="000000000000")
     world = seen(resource, *at, leader=None, known=False, replicas=3)
-    recovery = report(resource, world, NOW)
+    recovery = report(assess(resource, world))
     assert (recovery is not None) is stays
-    assert not executing(resource, world, NOW)
+    assert not executing(assess(resource, world))
     if recovery is not None:
         assert recovery["token"] == resource.reported["recovery"]["token"]
-    assert report(resource, world, NOW + timedelta(minutes=61)) is None
+    assert report(assess(resource, world, NOW + timedelta(minutes=61))) is None
 
 
 def test_confirmed_recovery_stops_the_members() -> None:
     resource, world = confirmed(SURVIVES, LOST, LOST)
-    assert replicas(resource, world, NOW) == 0
+    assert replicas(assess(resource, world)) == 0
     step = recover(resource, world)
     assert (step.actions, step.reason) == ((), "Recovering")
     made = plan(resource, world)
@@ -336,16 +347,16 @@ def test_quorum_that_returns_before_members_are_stopped_ends_the_recovery() -> N
     """The node or the volume of demo-1 is back, so a quorum exists again."""
     resource, _ = confirmed(SURVIVES, LOST, LOST)
     back = seen(resource, VOTER, VOTER, LOST)
-    assert replicas(resource, back, NOW) is None
-    assert not executing(resource, back, NOW)
-    assert report(resource, back, NOW) is None
+    assert replicas(assess(resource, back)) is None
+    assert not executing(assess(resource, back))
+    assert report(assess(resource, back)) is None
     assert recover(resource, back) == Step()
 
 
 def test_further_loss_after_a_confirmation_needs_another_confirmation() -> None:
     resource, _ = confirmed(SURVIVES, SURVIVES, LOST, LOST, LOST)
     worse = seen(resource, LOST, SURVIVES, LOST, LOST, LOST, leader=None, known=False, replicas=5)
-    assert replicas(resource, worse, NOW) is None
+    assert replicas(assess(resource, worse)) is None
     step = recover(resource, worse)
     assert step.reason == "QuorumLost"
     assert "its present value is of an earlier loss" in step.message
@@ -455,7 +466,7 @@ def test_marks_of_a_withdrawn_recovery_are_removed_once_a_quorum_answers() -> No
     world = seen(resource, VOTER, VOTER, VOTER)
     marked(world, 0, set_aside=f"earlier@00000000000000b0,withdrawn@{CLUSTER_ID:016x}")
     marked(world, 1, kept=f"withdrawn@{CLUSTER_ID:016x}")
-    assert changed_marks(clear_marks(resource, world, NOW)) == {
+    assert changed_marks(clear_marks(assess(resource, world))) == {
         "data-demo-0": {object_names.SET_ASIDE: "earlier@00000000000000b0"},
         "data-demo-1": {object_names.KEPT: None},
     }
@@ -466,16 +477,16 @@ def test_marks_stay_while_the_recovery_may_have_succeeded() -> None:
     world = seen(resource, VOTER, VOTER, VOTER)
     marked(world, 1, set_aside=MARK)
     pod = {recovery_pod_name(resource): recovery_pod_obj("Succeeded")}
-    assert clear_marks(resource, replace(world, job_pods=pod), NOW) == Step()
-    stray = clear_marks(resource, replace(world, stray_pods=pod), NOW)
+    assert clear_marks(assess(resource, replace(world, job_pods=pod))) == Step()
+    stray = clear_marks(assess(resource, replace(world, stray_pods=pod)))
     assert (stray.actions, stray.reason, stray.progress) == ((), "ForeignObject", verdict.Progress.PROGRESSING)
     assert "Pod demo-recovery is not controlled by this EtcdCluster." in stray.message
-    assert clear_marks(resource, seen(resource, SURVIVES, LOST, LOST, leader=None, known=False), NOW) == Step()
+    assert clear_marks(assess(resource, seen(resource, SURVIVES, LOST, LOST, leader=None, known=False))) == Step()
     instance = world.instances[2]
     assert instance.status is not None
     made = successor_of(resource, {"survivor": "demo-1", "token": RECORDED["token"]})
     instances = (*world.instances[:2], replace(instance, status=replace(instance.status, cluster_id=made)))
-    assert clear_marks(resource, replace(world, instances=instances), NOW) == Step()
+    assert clear_marks(assess(resource, replace(world, instances=instances))) == Step()
 
 
 def test_recovery_waits_until_every_member_with_data_has_stopped() -> None:
@@ -490,12 +501,12 @@ def test_recovery_waits_until_every_member_with_data_has_stopped() -> None:
 
 def test_no_recovery_is_offered_while_a_survivor_applies_its_log() -> None:
     resource, world = without_quorum(SURVIVES, SURVIVES, LOST, LOST, LOST)
-    assert report(resource, world, NOW) is not None
+    assert report(assess(resource, world)) is not None
     instance = world.instances[1]
     assert instance.status is not None
     behind = replace(instance, status=replace(instance.status, raft_index=1001))
     world = replace(world, instances=(world.instances[0], behind, *world.instances[2:]))
-    assert report(resource, world, NOW) is None
+    assert report(assess(resource, world)) is None
     step = recover(resource, world)
     assert (step.reason, step.actions) == ("QuorumLost", ())
     assert "demo-1: still applying the log" in step.message
@@ -517,7 +528,7 @@ def test_recovery_during_a_version_change_uses_the_version_that_the_member_runs(
 
 def test_recovery_makes_a_new_cluster_of_the_survivors_data() -> None:
     resource, world = stopped()
-    assert replicas(resource, world, NOW) == 0
+    assert replicas(assess(resource, world)) == 0
     (act,) = recover(resource, world).actions
     assert isinstance(act, steps.Apply)
     assert act.obj["metadata"]["name"] == recovery_pod_name(resource)
@@ -538,8 +549,8 @@ def test_volume_is_not_changed_while_the_survivors_pod_exists() -> None:
 def test_members_stay_stopped_while_the_recovery_pod_runs(phase: str) -> None:
     resource, world = stopped(recovery_pod_obj(phase))
     step = recover(resource, world)
-    assert (step.actions, step.reason, replicas(resource, world, NOW)) == ((), "Recovering", 0)
-    assert report(resource, world, NOW) == RECORDED
+    assert (step.actions, step.reason, replicas(assess(resource, world))) == ((), "Recovering", 0)
+    assert report(assess(resource, world)) == RECORDED
 
 
 def test_failed_recovery_reports_its_reason_and_is_retried_later() -> None:
@@ -554,33 +565,33 @@ def test_failed_recovery_reports_its_reason_and_is_retried_later() -> None:
 def test_pod_of_a_former_recovery_is_deleted_first() -> None:
     resource, world = stopped(recovery_pod_obj("Succeeded", token="another"))
     assert acts(recover(resource, world).actions) == ["delete Pod demo-recovery (p)"]
-    assert replicas(resource, world, NOW) == 0
+    assert replicas(assess(resource, world)) == 0
 
 
 def test_withdrawn_confirmation_starts_the_members_again() -> None:
     resource, world = stopped(recovery_pod_obj("Running"), recovery=None)
-    assert replicas(resource, world, NOW) == 0, "the recovery pod may still mount the volume"
+    assert replicas(assess(resource, world)) == 0, "the recovery pod may still mount the volume"
     assert acts(recover(resource, world).actions) == ["delete Pod demo-recovery (p)"]
     resource, world = stopped(recovery=None)
-    assert replicas(resource, world, NOW) == 3
-    assert not executing(resource, world, NOW)
+    assert replicas(assess(resource, world)) == 3
+    assert not executing(assess(resource, world))
 
 
 @pytest.mark.parametrize("still", [{"confirm": RECORDED["token"]}, None])
 def test_only_the_survivor_starts_once_the_data_is_recovered(still: Obj | None) -> None:
     """Holds whether or not the confirmation is still in the spec: the recovery cannot be undone."""
     resource, world = stopped(recovery_pod_obj("Succeeded"), recovery=still)
-    assert replicas(resource, world, NOW) == 1
+    assert replicas(assess(resource, world)) == 1
     step = recover(resource, world)
     assert (step.actions, step.reason, step.progress) == ((), "Recovering", verdict.Progress.PROGRESSING)
-    assert report(resource, world, NOW) == RECORDED
+    assert report(assess(resource, world)) == RECORDED
 
 
 def test_survivor_keeps_its_ordinal() -> None:
     resource = cluster(3, status={"recovery": {**RECORDED, "survivor": "demo-2"}})
     world = seen(resource, STOPPED, STOPPED, STOPPED, leader=None, known=False, replicas=0)
     world = replace(world, job_pods={recovery_pod_name(resource): recovery_pod_obj("Succeeded")})
-    assert replicas(resource, world, NOW) == 3
+    assert replicas(assess(resource, world)) == 3
 
 
 def alone(resource: EtcdCluster, cluster_id: int) -> Observed:
@@ -594,9 +605,9 @@ def alone(resource: EtcdCluster, cluster_id: int) -> Observed:
 
 def test_only_the_recovered_cluster_is_recorded() -> None:
     resource, _ = stopped()
-    step = record_cluster(resource, Assessment.of(resource, alone(resource, successor(resource))), NOW)
+    step = record_cluster(assess(resource, alone(resource, successor(resource))))
     assert (step.reason, step.requeue) == ("Recording", 0)
-    assert record_cluster(resource, Assessment.of(resource, alone(resource, 0x123)), NOW).reason == "AnotherCluster"
+    assert record_cluster(assess(resource, alone(resource, 0x123))).reason == "AnotherCluster"
     made = plan(resource, alone(resource, successor(resource)))
     assert made.status["clusterID"] == f"{successor(resource):016x}"
     assert "recovery" not in made.status
@@ -612,7 +623,7 @@ def test_recovery_pod_is_deleted_and_the_token_ignored_afterwards() -> None:
     world = replace(world, job_pods={recovery_pod_name(after): recovery_pod_obj("Succeeded")})
     assert acts(recover(after, world).actions) == ["delete Pod demo-recovery (p)"]
     assert recover(after, replace(world, job_pods={})) == Step()
-    assert replicas(after, world, NOW) is None
+    assert replicas(assess(after, world)) is None
 
 
 def test_ids_of_a_new_cluster_are_computed_as_etcd_does() -> None:
@@ -627,26 +638,26 @@ def test_ids_of_a_new_cluster_are_computed_as_etcd_does() -> None:
 )
 def test_members_stop_only_for_the_right_token_and_a_lost_majority(at: list[At], confirm: str) -> None:
     resource, world = without_quorum(*at)
-    recovery = report(resource, world, NOW)
+    recovery = report(assess(resource, world))
     lost, up = sum(spot in (LOST, MOVED) for spot in at), sum(spot is SURVIVES for spot in at)
     assert (recovery is not None) == (len(at) - lost < len(at) // 2 + 1 and up == len(at) - lost > 0)
     given: Any = {"right": recovery["token"] if recovery else "none", "wrong": "wrong"}.get(confirm)
     more: dict[str, Any] = {} if confirm == "none" else {"recovery": {"confirm": given}}
     resource, world = without_quorum(*at, status={"recovery": recovery} if recovery else None, **more)
-    assert executing(resource, world, NOW) == (recovery is not None and confirm == "right")
+    assert executing(assess(resource, world)) == (recovery is not None and confirm == "right")
     assert recover(resource, world).actions == ()
 
 
 @pytest.mark.parametrize(("revision", "same"), [(10, True), (11, False)])
 def test_writes_after_a_loss_was_found_show_that_it_ended(revision: int, *, same: bool) -> None:
     resource, world = without_quorum(SURVIVES, LOST, LOST)
-    offered = report(resource, world, NOW)
+    offered = report(assess(resource, world))
     assert offered is not None
     resource, world = without_quorum(SURVIVES, LOST, LOST, status={"recovery": offered})
     instance = world.instances[0]
     assert instance.status is not None
     written = replace(instance, status=replace(instance.status, revision=revision))
-    again = report(resource, replace(world, instances=(written, *world.instances[1:])), NOW)
+    again = report(assess(resource, replace(world, instances=(written, *world.instances[1:]))))
     assert again is not None
     assert (again["token"] == offered["token"]) is same
 
@@ -655,7 +666,7 @@ def test_loss_stays_observed_while_members_stop() -> None:
     """A pod on a dead node may terminate for hours."""
     resource, world = stopped(marked=False)
     later = NOW + RENEWAL
-    renewed = report(resource, world, later)
+    renewed = report(assess(resource, world, later))
     assert renewed is not None
     assert renewed | {"observed": ""} == RECORDED | {"observed": ""}
     assert renewed["observed"] == later.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -664,11 +675,11 @@ def test_loss_stays_observed_while_members_stop() -> None:
 def test_confirmed_recovery_ends_when_it_becomes_unknown_what_is_lost() -> None:
     """Stopping all members by hand, to mount disks, does not begin it."""
     resource, seen = without_quorum(SURVIVES, LOST, LOST)
-    offered = report(resource, seen, NOW)
+    offered = report(assess(resource, seen))
     assert offered
     confirmed = {"confirm": offered["token"]}
     resource, seen = without_quorum(SURVIVES, LOST, UNREACHABLE, status={"recovery": offered}, recovery=confirmed)
-    left = report(resource, seen, NOW)
+    left = report(assess(resource, seen))
     status = {"recovery": left} if left else {}
     resource, seen = without_quorum(STOPPED, STOPPED, STOPPED, status=status, replicas=0, recovery=confirmed)
-    assert not executing(resource, seen, NOW)
+    assert not executing(assess(resource, seen))

@@ -17,7 +17,7 @@ from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.etcd.unit.steps.test_adoption import record
-from tests.etcd.unit.world import ABSENT, CLUSTER_ID, NOW, VOTER, At, cluster, member_id, plan, seen
+from tests.etcd.unit.world import ABSENT, CLUSTER_ID, VOTER, At, assess, cluster, member_id, plan, seen
 
 TOKEN = "abcdefabcdef"
 STARTS = At(up=False, problem="ContainerCreating: ")
@@ -99,8 +99,8 @@ def test_interrupted_recovery_continues_and_keeps_every_other_volume_with_data()
     found = made.status["recovery"]
     assert (found["token"], found["survivor"], found["kept"]) == (TOKEN, "demo-1", ["demo-3"])
     resource = again(made, resource)
-    assert executing(resource, world, NOW)
-    assert replicas(resource, world, NOW) == 0
+    assert executing(assess(resource, world))
+    assert replicas(assess(resource, world)) == 0
     assert "Patch PersistentVolumeClaim data-demo-3" in changes(plan(resource, world)), "its mark was missing"
 
 
@@ -108,7 +108,7 @@ def test_withdrawn_recovery_is_not_restored() -> None:
     resource, world = interrupted()
     made = plan(resource, world)
     assert "recovery" not in made.status
-    assert replicas(again(made, resource), world, NOW) == 4, "all members with volumes start again"
+    assert replicas(assess(again(made, resource), world)) == 4, "all members with volumes start again"
 
 
 def test_completed_recovery_is_not_repeated() -> None:

@@ -12,7 +12,6 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import pods
 from operators.etcd.backup.view import BackupView, Snapshot
-from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import Closed, New
 from operators.etcd.state.observed import Observed
@@ -31,6 +30,7 @@ from tests.etcd.unit.world import (
     SETTINGS,
     UID,
     VOTER,
+    assess,
     cluster,
     plan,
     replicas_and_start,
@@ -67,11 +67,11 @@ def world(
 
 def step(found: Observed, resource: EtcdCluster | None = None, *, after: float = 0) -> Step:
     resource = resource or new()
-    return restore_data(SETTINGS, resource, Assessment.of(resource, found), NOW + timedelta(seconds=after))
+    return restore_data(assess(resource, found, NOW + timedelta(seconds=after)))
 
 
 def reported(resource: EtcdCluster, found: Observed) -> Obj | None:
-    return restore_status(resource, Assessment.of(resource, found))
+    return restore_status(assess(resource, found))
 
 
 def changes(actions: tuple[Action, ...]) -> list[str]:
@@ -182,7 +182,7 @@ def test_missing_backup_or_secret_keeps_the_restore_waiting(problem: SecretProbl
 
 
 def test_missing_agent_image_blocks_the_restore() -> None:
-    made = restore_data(Settings("etcd-operator", "etcd"), new(), Assessment.of(new(), world()), NOW)
+    made = restore_data(assess(new(), world(), settings=Settings("etcd-operator", "etcd")))
     assert (made.actions, made.reason, made.progress) == ((), "NoAgentImage", Progress.BLOCKED)
 
 

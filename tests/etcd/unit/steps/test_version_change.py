@@ -13,7 +13,7 @@ from operators.etcd.state.observed import Observed
 from operators.etcd.steps.version_change import hold, running_version
 from shared.kubernetes.kinds import Obj
 from tests.etcd.unit.steps.test_rolling_update import image
-from tests.etcd.unit.world import ABSENT, DOWN, LEARNER, NOW, SETTINGS, VOTER, At, acts, cluster, plan, seen
+from tests.etcd.unit.world import ABSENT, DOWN, LEARNER, NOW, SETTINGS, VOTER, At, acts, assess, cluster, plan, seen
 
 RUNS, WANTS = "example.com/etcd:v3.6.11", "example.com/etcd:v3.5.26"
 LATER = At(version="3.6.11", storage="3.6.0")
@@ -43,7 +43,7 @@ def test_downgrade_is_not_enabled_while_a_member_is_missing() -> None:
         made = plan(resource, found)
         assert "enable the downgrade to 3.5" not in acts(made.actions)
         assert image(made) == RUNS
-        assert why in str(hold(resource, found))
+        assert why in str(hold(assess(resource, found)))
 
 
 def test_members_are_recreated_once_all_have_converted_their_data() -> None:
@@ -55,7 +55,7 @@ def test_members_are_recreated_once_all_have_converted_their_data() -> None:
         resource, found = world(CONVERTED, CONVERTED, last, runs_as="3.5.0")
         made = plan(resource, found)
         assert (acts(made.actions), image(made)) == ([], RUNS)
-        assert why in str(hold(resource, found))
+        assert why in str(hold(assess(resource, found)))
     resource, found = world(CONVERTED, CONVERTED, CONVERTED, runs_as="3.5.0")
     assert image(plan(resource, found)) == WANTS
     resource, found = world(*[replace(CONVERTED, old=True)] * 3, runs_as="3.5.0", image=WANTS)
@@ -64,7 +64,7 @@ def test_members_are_recreated_once_all_have_converted_their_data() -> None:
 
 def test_conversion_is_required_after_the_downgrade_was_cancelled_as_well() -> None:
     resource, found = world(replace(CONVERTED, downgrade=""), replace(LATER), CONVERTED, runs_as="3.5.0")
-    assert "demo-1 still has data in the format of 3.6.0" in str(hold(resource, found))
+    assert "demo-1 still has data in the format of 3.6.0" in str(hold(assess(resource, found)))
 
 
 def test_downgrade_is_cancelled_when_the_spec_changes_back() -> None:
@@ -90,9 +90,9 @@ def test_version_of_the_template_is_recorded_with_the_stateful_set() -> None:
     resource = cluster(version="3.6.11", image=f"example.com/etcd@sha256:{'0' * 64}")
     found = seen(resource, DOWN, DOWN, DOWN, known=False, leader=None)
     changed = cluster(version="3.7.0", image=f"example.com/etcd@sha256:{'1' * 64}", status={"version": "3.6.11"})
-    assert str(running_version(changed, found)) == "3.6.11"
+    assert str(running_version(assess(changed, found))) == "3.6.11"
     assert image(plan(changed, found)) == f"example.com/etcd@sha256:{'0' * 64}"
-    assert hold(changed, seen(changed, VOTER, VOTER, VOTER, stateful_set=False))
+    assert hold(assess(changed, seen(changed, VOTER, VOTER, VOTER, stateful_set=False)))
 
 
 def test_untagged_image_of_an_earlier_release_runs_the_latest_version_of_a_member() -> None:
@@ -100,8 +100,8 @@ def test_untagged_image_of_an_earlier_release_runs_the_latest_version_of_a_membe
     found = replace(seen(resource, EARLIER, LATER, EARLIER), cluster_version="3.5.0")
     assert found.stateful_set is not None
     del found.stateful_set["metadata"]["annotations"]
-    assert str(running_version(resource, found)) == "3.6.11"
-    assert hold(resource, found) is None, "the template was changed before"
+    assert str(running_version(assess(resource, found))) == "3.6.11"
+    assert hold(assess(resource, found)) is None, "the template was changed before"
 
 
 def test_recreated_stateful_set_keeps_the_image_of_the_pods() -> None:

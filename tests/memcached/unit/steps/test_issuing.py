@@ -18,7 +18,7 @@ from shared.pki import certs
 from shared.runtime.plan import PASS, Apply, WriteSecret
 from shared.status.verdict import Progress
 from tests.memcached.unit.fake_servers import certificate, tls_secret
-from tests.memcached.unit.world import EMPTY, NOW, SETTINGS, observed_pods, plan, pod, resource
+from tests.memcached.unit.world import EMPTY, NOW, SETTINGS, assess, observed_pods, plan, pod, resource
 
 SELF: Obj = {"tls": {"mode": "self"}}
 ISSUED: Obj = {"tls": {"mode": "certManager", "issuer": {"name": "team-ca", "kind": "ClusterIssuer"}}}
@@ -28,12 +28,12 @@ NONE: dict[str, Obj | None] = dict.fromkeys(("cache-ca", "cache-server-tls", "ca
 
 def facts(spec: Obj, found: dict[str, Obj | None] | None = None, status: Obj | None = None) -> Assessment:
     parsed = resource(status=status, **spec)
-    return Assessment(parsed, replace(EMPTY, secrets=parse_secrets(parsed, NONE if found is None else found)))
+    return assess(parsed, replace(EMPTY, secrets=parse_secrets(parsed, NONE if found is None else found)))
 
 
 def test_authority_is_the_first_write() -> None:
     seen = facts(SELF)
-    step = create_certificates(SETTINGS, seen.resource, seen, NOW)
+    step = create_certificates(seen)
     assert [write.obj["metadata"]["name"] for write in step.actions if isinstance(write, WriteSecret)] == ["cache-ca"]
     assert step.reason == "IssuingCertificates"
 
@@ -42,7 +42,7 @@ def test_authority_is_the_first_write() -> None:
 def test_only_the_step_of_new_or_of_created_servers_acts(status: Obj | None) -> None:
     seen = facts(SELF, status=status)
     steps = (create_certificates, renew_certificates)
-    acts = [step(SETTINGS, seen.resource, seen, NOW) != PASS for step in steps]
+    acts = [step(seen) != PASS for step in steps]
     assert acts == [status is None, status is not None]
 
 
@@ -50,13 +50,13 @@ def test_only_the_step_of_new_or_of_created_servers_acts(status: Obj | None) -> 
 @pytest.mark.parametrize("status", [None, CREATED], ids=["new", "created"])
 def test_nothing_is_issued_in_other_modes(spec: Obj, status: Obj | None) -> None:
     seen = facts(spec, status=status)
-    assert create_certificates(SETTINGS, seen.resource, seen, NOW) == PASS
-    assert renew_certificates(SETTINGS, seen.resource, seen, NOW) == PASS
+    assert create_certificates(seen) == PASS
+    assert renew_certificates(seen) == PASS
 
 
 def test_operator_that_may_not_write_secrets_refuses_to_issue() -> None:
     seen = facts(SELF)
-    step = create_certificates(replace(SETTINGS, write_secrets=False), seen.resource, seen, NOW)
+    step = create_certificates(replace(seen, settings=replace(SETTINGS, write_secrets=False)))
     assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "CertificatesNotIssued", ())
     assert step.message == (
         "spec.tls.mode: the operator may not issue certificates: its chart value rbac.writeSecrets is false. Use mode "
@@ -68,12 +68,12 @@ def test_present_certificates_are_used_without_the_right_to_write_secrets() -> N
     present: dict[str, Obj | None] = {"cache-ca": None}
     present |= {name: tls_secret(certificate(), name) for name in ("cache-server-tls", "cache-client-tls")}
     seen = facts(SELF, present)
-    assert create_certificates(replace(SETTINGS, write_secrets=False), seen.resource, seen, NOW) == PASS
+    assert create_certificates(replace(seen, settings=replace(SETTINGS, write_secrets=False))) == PASS
 
 
 def test_cert_manager_is_requested_to_issue_for_servers_and_clients() -> None:
     seen = facts(ISSUED)
-    step = create_certificates(SETTINGS, seen.resource, seen, NOW)
+    step = create_certificates(seen)
     server, client = [action.obj for action in step.actions if isinstance(action, Apply)]
     assert server["spec"]["secretName"] == "cache-server-tls"
     assert server["spec"]["issuerRef"] == {"group": "cert-manager.io", "kind": "ClusterIssuer", "name": "team-ca"}
@@ -89,9 +89,7 @@ def test_common_name_of_the_longest_name_is_one_that_cert_manager_accepts() -> N
     parsed = resource(**ISSUED)
     longest = replace(parsed, obj={**parsed.obj, "metadata": {**parsed.obj["metadata"], "name": "a" * 63}})
     seen = replace(facts(ISSUED), resource=longest)
-    made = [
-        action.obj for action in create_certificates(SETTINGS, longest, seen, NOW).actions if isinstance(action, Apply)
-    ]
+    made = [action.obj for action in create_certificates(assess(longest, seen)).actions if isinstance(action, Apply)]
     assert [len(each["spec"]["commonName"]) for each in made] == [64, 64]
 
 
@@ -132,16 +130,16 @@ def test_successor_is_trusted_only_if_all_servers_were_inspected() -> None:
     seen = observed_pods(pod(0), pod(1))
     secrets = Secrets(successor=successor, trusted_from=NOW)
     loaded = {"cache-0": ServedCertificate("f", age=0.0)}
-    partly = Assessment(parsed, replace(seen, secrets=secrets, served_certificates=loaded))
-    assert [each.name for each in partly.servers_without_successor(NOW)] == ["cache-1"]
-    assert partly.informed(NOW) == ""
+    partly = assess(parsed, replace(seen, secrets=secrets, served_certificates=loaded))
+    assert [each.name for each in partly.servers_without_successor] == ["cache-1"]
+    assert partly.informed == ""
     both = loaded | {"cache-1": ServedCertificate("f", age=0.0)}
     known = replace(seen, secrets=secrets, served_certificates=both)
-    assert Assessment(parsed, known).informed(NOW) != ""
+    assert assess(parsed, known).informed != ""
     missing = replace(known, workload=observed_pods(pod(0), pod(1, ready=False)).workload)
-    assert Assessment(parsed, missing).informed(NOW) == "", "a server that is not ready was not inspected"
+    assert assess(parsed, missing).informed == "", "a server that is not ready was not inspected"
     unknown = replace(known, secrets=replace(secrets, trusted_from=None))
-    assert Assessment(parsed, unknown).informed(NOW) == "", "the time of the change is unknown"
+    assert assess(parsed, unknown).informed == "", "the time of the change is unknown"
 
 
 @pytest.mark.parametrize("mode", [SELF, ISSUED], ids=["self", "certManager"])

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SERVICE, Key, Kind, Obj
@@ -105,6 +105,12 @@ class Observed:
     notes: tuple[Obj, ...]
 
 
+class View(NamedTuple):
+    ring: Ring
+    seen: Observed
+    now: datetime
+
+
 @dataclass
 class RingOperator:
     """The correct operator. Each faulty variant overrides one method. In-memory state ends with the process."""
@@ -125,25 +131,26 @@ class RingOperator:
         return Observed(tuple(self.database.joined), cache.get(SERVICE, *key), tuple(cache.owned(CONFIG_MAP, key)))
 
     def plan(self, ring: Ring, seen: Observed, now: datetime) -> Plan:
-        actions, verdict, requeue, _ = follow((self.keep_service, self.keep_notes, self.keep_members), ring, seen, now)
+        steps = (self.keep_service, self.keep_notes, self.keep_members)
+        actions, verdict, requeue, _ = follow(steps, View(ring, seen, now))
         return Plan((actions,), verdict, self.status(ring, seen), requeue)
 
     def status(self, ring: Ring, seen: Observed) -> Obj:
         return {"members": len(seen.members)}
 
-    def keep_service(self, ring: Ring, seen: Observed, _: datetime) -> Step:
-        return Step.do(Apply(SERVICE, ring.service()))
+    def keep_service(self, view: View) -> Step:
+        return Step.do(Apply(SERVICE, view.ring.service()))
 
-    def keep_notes(self, ring: Ring, seen: Observed, _: datetime) -> Step:
-        if ring.notes:
-            return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name)))
-        return Step.do(*(Delete(CONFIG_MAP, found) for found in seen.notes))
+    def keep_notes(self, view: View) -> Step:
+        if view.ring.notes:
+            return Step.do(Apply(CONFIG_MAP, view.ring.config_map(view.ring.name)))
+        return Step.do(*(Delete(CONFIG_MAP, found) for found in view.seen.notes))
 
-    def keep_members(self, ring: Ring, seen: Observed, _: datetime) -> Step:
-        if len(seen.members) < ring.size:
+    def keep_members(self, view: View) -> Step:
+        if len(view.seen.members) < view.ring.size:
             return Step.wait(Reason("Growing"), "adding a member", Join())
-        if len(seen.members) > ring.size:
-            return Step.wait(Reason("Shrinking"), "removing a member", Leave(seen.members[-1]))
+        if len(view.seen.members) > view.ring.size:
+            return Step.wait(Reason("Shrinking"), "removing a member", Leave(view.seen.members[-1]))
         return PASS
 
 
@@ -153,18 +160,18 @@ class KeepsStateInMemory(RingOperator):
 
     started: bool = False
 
-    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
-        self.started |= seen.service is None or bool(seen.notes)
-        return super().keep_notes(ring, seen, now) if self.started else PASS
+    def keep_notes(self, view: View) -> Step:
+        self.started |= view.seen.service is None or bool(view.seen.notes)
+        return super().keep_notes(view) if self.started else PASS
 
 
 class GeneratesNames(RingOperator):
     """Creates notes under a random name if it observes none."""
 
-    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
-        if not ring.notes or seen.notes:
+    def keep_notes(self, view: View) -> Step:
+        if not view.ring.notes or view.seen.notes:
             return PASS
-        return Step.do(Apply(CONFIG_MAP, ring.config_map(f"{ring.name}-{uuid.uuid4().hex[:6]}")))
+        return Step.do(Apply(CONFIG_MAP, view.ring.config_map(f"{view.ring.name}-{uuid.uuid4().hex[:6]}")))
 
 
 class DeletesByName(RingOperator):
@@ -176,12 +183,12 @@ class DeletesByName(RingOperator):
         spoiled = [found["metadata"]["name"] for found in seen.notes if found["data"] != want]
         return replace(seen, notes=tuple([await kube.get(CONFIG_MAP, NAMESPACE, name) for name in spoiled]))
 
-    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
-        if seen.notes:
+    def keep_notes(self, view: View) -> Step:
+        if view.seen.notes:
             return Step.wait(
-                Reason("Remaking"), "replacing spoiled notes", *(Delete(CONFIG_MAP, found) for found in seen.notes)
+                Reason("Remaking"), "replacing spoiled notes", *(Delete(CONFIG_MAP, found) for found in view.seen.notes)
             )
-        return super().keep_notes(ring, seen, now)
+        return super().keep_notes(view)
 
 
 class PatchesByName(RingOperator):
@@ -199,11 +206,11 @@ class PatchesByName(RingOperator):
 class RecordsTooLate(RingOperator):
     """Adds the first member if there are no notes, and creates the notes only afterwards."""
 
-    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
+    def keep_notes(self, view: View) -> Step:
         return PASS
 
-    def keep_members(self, ring: Ring, seen: Observed, now: datetime) -> Step:
-        return PASS if seen.notes else Step.do(Join(), Apply(CONFIG_MAP, ring.config_map(ring.name)))
+    def keep_members(self, view: View) -> Step:
+        return PASS if view.seen.notes else Step.do(Join(), Apply(CONFIG_MAP, view.ring.config_map(view.ring.name)))
 
 
 class ActsWhileObserving(RingOperator):
@@ -230,11 +237,9 @@ class DeletesAtStart(RingOperator):
 
     started: bool = False
 
-    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
+    def keep_notes(self, view: View) -> Step:
         started, self.started = self.started, True
-        return (
-            super().keep_notes(ring, seen, now) if started else Step.do(*(Delete(CONFIG_MAP, it) for it in seen.notes))
-        )
+        return super().keep_notes(view) if started else Step.do(*(Delete(CONFIG_MAP, it) for it in view.seen.notes))
 
 
 @dataclass
@@ -253,11 +258,11 @@ class Alternates(RingOperator):
 
     reconciles: int = 0
 
-    def keep_members(self, ring: Ring, seen: Observed, now: datetime) -> Step:
+    def keep_members(self, view: View) -> Step:
         self.reconciles += 1
-        if len(seen.members) < ring.size and self.reconciles < 6:
+        if len(view.seen.members) < view.ring.size and self.reconciles < 6:
             return Step.wait(Reason("Odd" if self.reconciles % 2 else "Even"), "checking", requeue=1.0)
-        return super().keep_members(ring, seen, now)
+        return super().keep_members(view)
 
 
 @dataclass
@@ -266,8 +271,9 @@ class CountsReconciles(RingOperator):
 
     reconciles: int = 0
 
-    def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
+    def keep_notes(self, view: View) -> Step:
         self.reconciles += 1
+        ring = view.ring
         return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name) | {"data": {"reconciles": str(self.reconciles)}}))
 
 
@@ -277,12 +283,12 @@ class FailsOnForeignStatus(RingOperator):
 
     started: set[str] = field(default_factory=set)
 
-    def keep_service(self, ring: Ring, seen: Observed, now: datetime) -> Step:
-        known = ring.name in self.started
-        self.started.add(ring.name)
-        if ring.status and not known:
-            raise KeyError(ring.name)
-        return super().keep_service(ring, seen, now)
+    def keep_service(self, view: View) -> Step:
+        known = view.ring.name in self.started
+        self.started.add(view.ring.name)
+        if view.ring.status and not known:
+            raise KeyError(view.ring.name)
+        return super().keep_service(view)
 
 
 @dataclass
@@ -310,12 +316,12 @@ class WaitsBeforeJoining(RingOperator):
     seconds: float = 6.0
     since: datetime | None = None
 
-    def keep_members(self, ring: Ring, seen: Observed, now: datetime) -> Step:
-        self.since = self.since or now
-        left = self.seconds - (now - self.since).total_seconds()
-        if len(seen.members) < ring.size and left > 0:
+    def keep_members(self, view: View) -> Step:
+        self.since = self.since or view.now
+        left = self.seconds - (view.now - self.since).total_seconds()
+        if len(view.seen.members) < view.ring.size and left > 0:
             return Step.wait(Reason("Waiting"), "waiting before adding a member", requeue=left)
-        return super().keep_members(ring, seen, now)
+        return super().keep_members(view)
 
 
 def subject(operator: type[RingOperator]) -> Subject:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from datetime import datetime
 
 import pytest
 
@@ -29,7 +28,7 @@ from tests.harness.scenario_runner import ScenarioRun, World
 from tests.harness.scoreboard import Scoreboard
 from tests.harness.sweep import Oracle, sweep
 from tests.platform.unit.harness import ring
-from tests.platform.unit.harness.ring import Observed, Ring, RingOperator, subject
+from tests.platform.unit.harness.ring import RingOperator, View, subject
 
 CORRECT = subject(RingOperator)
 
@@ -128,8 +127,9 @@ async def test_operator_that_never_settles_is_rejected() -> None:
 
 async def test_unstable_reference_run_is_rejected() -> None:
     class DependsOnDate(RingOperator):
-        def keep_notes(self, ring: Ring, seen: Observed, now: datetime) -> Step:
-            return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name))) if now.day % 2 else PASS
+        def keep_notes(self, view: View) -> Step:
+            ring = view.ring
+            return Step.do(Apply(CONFIG_MAP, ring.config_map(ring.name))) if view.now.day % 2 else PASS
 
     with pytest.raises(AssertionError, match="ConfigMap of Ring cache #0 exists in only one run"):
         await ReferenceRun.record(subject(DependsOnDate), Scenario("notes on odd days", (apply(),)))

@@ -13,7 +13,7 @@ from operators.redis.objects.names import BUS, CONTAINER
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from shared.kubernetes.kinds import Obj
-from tests.redis.unit.world import cluster, formed
+from tests.redis.unit.world import assess, cluster, formed
 
 
 def resource(uid: str = "u-1", **spec: Any) -> RedisCluster:
@@ -32,10 +32,10 @@ def found(*pods: int, template: int = 0) -> Observed:
 
 
 def test_new_clusters_have_ports_of_their_own() -> None:
-    ports = {uid: bus_port(resource(uid), Observed()) for uid in map(str, range(100))}
+    ports = {uid: bus_port(assess(resource(uid), Observed())) for uid in map(str, range(100))}
     assert set(ports.values()) <= set(PORTS)
     assert len(set(ports.values())) > 95
-    assert bus_port(resource("5"), Observed()) == ports["5"]
+    assert bus_port(assess(resource("5"), Observed())) == ports["5"]
 
 
 @pytest.mark.parametrize(
@@ -50,19 +50,19 @@ def test_new_clusters_have_ports_of_their_own() -> None:
     ids=["no pods", "no StatefulSet", "a template that was edited by hand", "a drawn port", "none is declared"],
 )
 def test_present_pods_and_their_template_keep_the_port(seen: Observed, port: int) -> None:
-    assert bus_port(resource(), seen) == port
+    assert bus_port(assess(resource(), seen)) == port
 
 
 def test_nodes_reach_the_ports_of_all_pods() -> None:
-    assert admitted_ports(resource(), found(16379, 25000, template=25000)) == (16379, 25000)
+    assert admitted_ports(assess(resource(), found(16379, 25000, template=25000))) == (16379, 25000)
 
 
 def test_engine_without_the_directive_has_the_default_port() -> None:
     old = resource(version="6.2.14")
-    assert bus_port(old, Observed()) == BUS_PORT
+    assert bus_port(assess(old, Observed())) == BUS_PORT
 
 
 def test_port_of_an_extra_container_is_not_drawn() -> None:
-    drawn = bus_port(resource(), Observed())
+    drawn = bus_port(assess(resource(), Observed()))
     container = {"name": "log", "image": "log:1", "ports": [{"containerPort": drawn}]}
-    assert bus_port(resource(extraContainers=[container]), Observed()) == PORTS[PORTS.index(drawn) + 1]
+    assert bus_port(assess(resource(extraContainers=[container]), Observed())) == PORTS[PORTS.index(drawn) + 1]

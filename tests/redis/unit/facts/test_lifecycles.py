@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from operators.redis.client.responses import Node, NodeReport
-from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.lifecycles import LIFECYCLES, NODE, SLOT, NodeEvent, NodeState, SlotEvent, SlotState
 from operators.redis.migration.key_by_key import slot_state
 from operators.redis.slots.hash_slots import Slots
 from shared.status.lifecycle import IllegalTransition, Lifecycle
-from tests.redis.unit.world import ABSENT, NEW_RECORDED, At, formed, node_id, replica, world
+from tests.redis.unit.world import ABSENT, NEW_RECORDED, At, assess, formed, node_id, replica, world
 
 PRIMARIES = formed(3, 0)
 OTHERS = formed()[3:]
@@ -34,7 +33,7 @@ OTHERS = formed()[3:]
 )
 def test_node_state_follows_from_the_observation(spot: At, spec: dict[str, Any], state: NodeState) -> None:
     resource, seen = world(*PRIMARIES, spot, **{"replicasPerMaster": 0, **spec})
-    assert Assessment.of(resource, seen).node_state(node_id(3)) is state
+    assert assess(resource, seen).node_state(node_id(3)) is state
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_node_state_follows_from_the_observation(spot: At, spec: dict[str, Any],
 )
 def test_slot_owner_is_a_primary_until_its_data_is_proven_lost(spot: At, state: NodeState) -> None:
     resource, seen = world(spot, *PRIMARIES[1:], *OTHERS)
-    assert Assessment.of(resource, seen).node_state(node_id(0)) is state
+    assert assess(resource, seen).node_state(node_id(0)) is state
 
 
 @pytest.mark.parametrize("state", [state for state in NodeState if state is not NodeState.REMOVED])

@@ -25,6 +25,7 @@ from operators.redis.state.volume_record import origin
 from operators.redis.steps import configuration, provisioning
 from shared.runtime.plan import Apply
 from shared.steps.certificates import cert_manager_certificates
+from tests.redis.unit.world import assess
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
@@ -53,18 +54,21 @@ def test_objects_match_the_golden_file(case: str) -> None:
     resource, observed = RedisCluster.parse(given), Observed()
     own = names.owner(resource, SETTINGS.operator)
     steps = [
-        provisioning.ensure_services(SETTINGS, resource, observed, NOW),
-        configuration.ensure_config_map(SETTINGS, resource, observed, NOW),
-        provisioning.ensure_disruption_budget(SETTINGS, resource, observed, NOW),
-        provisioning.ensure_network_policy(SETTINGS, resource, observed, NOW),
+        provisioning.ensure_services(assess(resource, observed)),
+        configuration.ensure_config_map(assess(resource, observed)),
+        provisioning.ensure_disruption_budget(assess(resource, observed)),
+        provisioning.ensure_network_policy(assess(resource, observed)),
     ]
     objects = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:
         objects += cert_manager_certificates(own, names.COMPONENT, certificates.leaves(resource), issuer)
-    image, digest = resource.image_reference(SETTINGS.image_repository), configuration.config_digest(resource, observed)
+    image, digest = (
+        resource.image_reference(SETTINGS.image_repository),
+        configuration.config_digest(assess(resource, observed)),
+    )
     uid = origin(resource, observed)
     pod = template.pod(
-        resource, own, image, {USERS_MARK: "d" * 16}, digest, origin=uid, bus_port=bus_port(resource, observed)
+        resource, own, image, {USERS_MARK: "d" * 16}, digest, origin=uid, bus_port=bus_port(assess(resource, observed))
     )
     objects.append(stateful_set.stateful_set(resource, own, pod, resource.spec.replicas, origin=uid))
     file = GOLDEN / case / "objects.yaml"

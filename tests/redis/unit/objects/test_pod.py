@@ -20,11 +20,12 @@ from operators.redis.steps import configuration
 from operators.redis.steps.rollout_markers import made_with
 from shared.kubernetes.kinds import Obj
 from tests.redis.unit.security.rotation import GIVEN, Lab, wished
+from tests.redis.unit.world import assess
 
 
 def pod(secrets: Secrets | None = None, **spec: Any) -> Obj:
     resource = wished(**spec)
-    own, digest = names.owner(resource, "op"), configuration.config_digest(resource, Observed())
+    own, digest = names.owner(resource, "op"), configuration.config_digest(assess(resource, Observed()))
     return template.pod(resource, own, resource.image_reference("redis"), made_with(secrets or Secrets()), digest)
 
 

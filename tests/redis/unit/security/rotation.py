@@ -33,7 +33,7 @@ from shared.pki.certs import Pair
 from shared.runtime.plan import Action, Apply, Patch, Step, WriteSecret
 from shared.status.verdict import Progress
 from tests.platform.unit.drawer import Drawer
-from tests.redis.unit.world import NOW, SETTINGS, UID
+from tests.redis.unit.world import NOW, SETTINGS, UID, assess
 
 EVER = datetime.max.replace(tzinfo=NOW.tzinfo)
 OVERLAP = timedelta(seconds=SETTINGS.password_overlap)
@@ -151,9 +151,9 @@ class Lab(Drawer):
 
     def steps(self) -> tuple[Callable[[Observed], Step], ...]:
         return (
-            lambda seen: provisioning.ensure_secrets(SETTINGS, self.resource, seen, self.now),
-            lambda seen: credentials.rotate_password(SETTINGS, self.resource, seen, self.now),
-            lambda seen: credentials.renew_certificates(self.resource, seen, self.now),
+            lambda seen: provisioning.ensure_secrets(assess(self.resource, seen, self.now)),
+            lambda seen: credentials.rotate_password(assess(self.resource, seen, self.now)),
+            lambda seen: credentials.renew_certificates(assess(self.resource, seen, self.now)),
         )
 
     def pending_actions(self) -> list[Action]:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CLUSTER_UID, ORIGIN
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
@@ -18,7 +17,7 @@ from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Patch, Step
 from shared.status.verdict import Progress
 from shared.steps.adoption import Adoptable
-from tests.redis.unit.world import NOW, At, cluster, seen, thirds
+from tests.redis.unit.world import At, assess, cluster, seen, thirds
 
 FORMER, UID = "u-0", "u-1"
 IDS = {f"demo-{number}": f"{number:040x}" for number in range(1, 4)}
@@ -53,14 +52,14 @@ def world(*claims: Obj, **more: Any) -> Observed:
 
 
 def adopt(found: Observed, status: Obj | None = None, **spec: Any) -> Step:
-    return adopt_volumes(resource(status, **spec), found, NOW)
+    return adopt_volumes(assess(resource(status, **spec), found))
 
 
 def test_adoption_and_the_former_nodes_are_recorded_before_a_claim_changes() -> None:
     found = world(claim(1), claim(2, primary=IDS["demo-1"], copy_of=IDS["demo-1"], version="redis 8.0.2"))
     step = adopt(found)
     assert (step.actions, step.progress, step.reason) == ((), Progress.WAITING, "Adopting")
-    made = report(resource(), found)
+    made = report(assess(resource(), found))
     assert (made["adoption"], made["formed"]) == ({"fromUID": FORMER}, True)
     one, two, three = made["nodes"]
     assert (one["role"], one["nodeId"], one["disk"]) == ("primary", IDS["demo-1"], "disk-1")
@@ -70,7 +69,7 @@ def test_adoption_and_the_former_nodes_are_recorded_before_a_claim_changes() -> 
 
 def test_recorded_adoption_hands_over_the_remaining_claims_only() -> None:
     found = world(claim(1), claim(2, UID), claim(3))
-    step = adopt(found, report(resource(), found))
+    step = adopt(found, report(assess(resource(), found)))
     names = []
     for action in step.actions:
         assert isinstance(action, Patch)
@@ -82,8 +81,8 @@ def test_recorded_adoption_hands_over_the_remaining_claims_only() -> None:
 def test_volumes_without_records_are_adopted_and_the_nodes_decide() -> None:
     bare = claim(1)
     del bare["metadata"]["annotations"]
-    assert report(resource(), world(bare)) == {}, "they may be copies"
-    made = report(resource(consent=UID), world(bare))
+    assert report(assess(resource(), world(bare))) == {}, "they may be copies"
+    made = report(assess(resource(consent=UID), world(bare)))
     assert made == {"adoption": {"fromUID": FORMER}}, "only the nodes themselves show that the cluster exists"
     assert len(adopt(world(bare), made, consent=UID).actions) == 1
 
@@ -107,13 +106,13 @@ def test_unsafe_adoption_is_refused(found: Observed, words: str) -> None:
     step = adopt(found)
     assert (step.actions, step.progress, step.reason) == ((), Progress.BLOCKED, "AdoptionRefused")
     assert words in step.message
-    assert report(resource(), found) == {}
+    assert report(assess(resource(), found)) == {}
 
 
 @pytest.mark.parametrize("spec", [{"adopt": None}, {"adopt": {"fromUID": "another"}}])
 def test_volumes_that_the_spec_does_not_name_are_left_to_the_next_step(spec: Obj) -> None:
     assert adopt(world(claim(1)), **spec) == PASS
-    assert report(resource(**spec), world(claim(1))) == {}
+    assert report(assess(resource(**spec), world(claim(1)))) == {}
 
 
 @pytest.mark.parametrize("recorded", ["disk-0", ""], ids=["restored claim", "record of an earlier build"])
@@ -139,7 +138,7 @@ def marks(at: list[At], **changed: Any) -> list[str]:
     made = cluster(*at)
     observed = seen(made, *at)
     instances = tuple(replace(instance, **changed) for instance in observed.instances)
-    step = mark_volumes(made, Assessment.of(made, replace(observed, instances=instances)), NOW)
+    step = mark_volumes(assess(made, replace(observed, instances=instances)))
     return [action.obj["metadata"]["name"] for action in step.actions if isinstance(action, Patch)]
 
 

@@ -6,14 +6,26 @@ from dataclasses import replace
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import Node
-from operators.redis.facts.assessment import Assessment
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.state.observed import Observed
 from operators.redis.steps import bootstrap, bootstrap_plan
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
 from shared.status.verdict import Progress
-from tests.redis.unit.world import NEW, NEW_RECORDED, NOW, At, acts, cluster, formed, node_id, of, plan, seen, world
+from tests.redis.unit.world import (
+    NEW,
+    NEW_RECORDED,
+    At,
+    acts,
+    assess,
+    cluster,
+    formed,
+    node_id,
+    of,
+    plan,
+    seen,
+    world,
+)
 
 RECORDED = [NEW_RECORDED] * 6
 PLANNED: list[Obj] = [
@@ -30,7 +42,7 @@ def beginning(*at: At, plan: list[Obj] | None = None) -> tuple[RedisCluster, Obs
 
 
 def next_step(resource: RedisCluster, found: Observed) -> Step:
-    return bootstrap.create_cluster(resource, Assessment.of(resource, found), NOW)
+    return bootstrap.create_cluster(assess(resource, found))
 
 
 def test_bootstrap_waits_for_every_node_and_names_the_missing_ones() -> None:
@@ -176,7 +188,7 @@ def test_slot_plan_assigns_every_slot_exactly_once() -> None:
         resource, found = world(
             *[NEW] * replicas, is_formed=False, phase="", replicasPerMaster=0 if replicas == 3 else 1
         )
-        slots = [Slots.parse(node.slots) for node in bootstrap_plan.planned(Assessment.of(resource, found))]
+        slots = [Slots.parse(node.slots) for node in bootstrap_plan.planned(assess(resource, found))]
         assert Slots.union(slots) == Slots.all()
         assert sum(map(len, slots)) == 16384
         assert len(slots) == resource.primaries

@@ -16,22 +16,22 @@ from shared.kubernetes.kinds import SERVICE
 from shared.kubernetes.secrets import content_of
 from shared.runtime.plan import PASS, WriteSecret
 from shared.steps.connection import ConnectionSecret
-from tests.redis.unit.world import NOW, SETTINGS, formed, planned, world
+from tests.redis.unit.world import SETTINGS, assess, formed, planned, world
 
 NODES = ",".join(f"demo-{number}.demo.default.svc:6379" for number in range(6))
 
 
-def facts(passwords: Passwords | None, **spec: Any) -> tuple[RedisCluster, Assessment]:
+def facts(passwords: Passwords | None, **spec: Any) -> Assessment:
     resource, seen = world(*formed())
     resource = RedisCluster.parse({**resource.obj, "spec": resource.obj["spec"] | spec})
     service = names.owner(resource, SETTINGS.operator).object(SERVICE, resource.name, component=names.COMPONENT)
     published = ConnectionSecret(service=service)
     seen = replace(seen, secrets=replace(seen.secrets, passwords=passwords), connection=published)
-    return resource, Assessment.of(resource, seen)
+    return assess(resource, seen)
 
 
 def test_open_cluster_needs_no_user() -> None:
-    found = connection(*facts(Passwords("")))
+    found = connection(facts(Passwords("")))
     assert found.content == {
         "type": "redis",
         "provider": "platform.ydzs.io",
@@ -48,24 +48,24 @@ def test_open_cluster_needs_no_user() -> None:
 
 
 def test_password_is_the_one_that_every_node_accepts_now() -> None:
-    found = connection(*facts(Passwords("o/ne", next="two"), auth={"secretName": "given"})).content
+    found = connection(facts(Passwords("o/ne", next="two"), auth={"secretName": "given"})).content
     assert (found["username"], found["password"]) == ("default", "o/ne")
     assert found["uri"] == "redis://default:o%2Fne@demo-client.default.svc:6379"
 
 
 @pytest.mark.parametrize("field", ["username", "password", "uri"])
 def test_unknown_passwords_are_unknown(field: str) -> None:
-    assert connection(*facts(None, auth={"secretName": "given"})).content[field] is None
+    assert connection(facts(None, auth={"secretName": "given"})).content[field] is None
 
 
 def test_tls_without_certificates_yet_is_unknown() -> None:
-    found = connection(*facts(Passwords(""), tls={"mode": "self"})).content
+    found = connection(facts(Passwords(""), tls={"mode": "self"})).content
     assert (found["ca.crt"], found["tls.crt"], found["uri"]) == (None, None, "rediss://demo-client.default.svc:6379")
 
 
 def test_operator_without_the_right_to_write_secrets_writes_none() -> None:
-    assert ensure_connection(replace(SETTINGS, write_secrets=False), *facts(Passwords("")), NOW) == PASS
-    (write,) = ensure_connection(SETTINGS, *facts(Passwords("")), NOW).actions
+    assert ensure_connection(replace(facts(Passwords("")), settings=replace(SETTINGS, write_secrets=False))) == PASS
+    (write,) = ensure_connection(facts(Passwords(""))).actions
     assert isinstance(write, WriteSecret)
     assert content_of(write.obj)["nodes"] == NODES
 

@@ -25,7 +25,7 @@ from shared.kubernetes.secrets import encoded
 from shared.runtime.plan import PASS, Patch, WriteSecret
 from shared.status.verdict import Progress
 from tests.redis.unit.security.rotation import GIVEN, OVERLAP, OWN, Lab, certificate, wished
-from tests.redis.unit.world import NOW, SETTINGS
+from tests.redis.unit.world import SETTINGS, assess
 
 SECURE: Any = {"tls": {"mode": "secret", "secretName": OWN}}
 SELF: Any = {"tls": {"mode": "self"}}
@@ -88,7 +88,7 @@ def play(lab: Lab, events: list[tuple[str, int]]) -> None:
 
 def test_no_password_is_set_on_nodes_that_started_with_it() -> None:
     lab = with_password()
-    assert credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now) == PASS
+    assert credentials.rotate_password(assess(lab.resource, lab.seen(), lab.now)) == PASS
     assert all(node.takes("one") and not node.takes("two") for node in lab.nodes)
 
 
@@ -98,7 +98,7 @@ def test_rotation_applies_three_changes_of_the_secret_to_every_node() -> None:
     steps = []
     for _ in range(6):
         lab.apply()
-        step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
+        step = credentials.rotate_password(assess(lab.resource, lab.seen(), lab.now))
         steps.append((step.message, [type(action) for action in step.actions]))
         for action in step.actions:
             lab.do(action)
@@ -139,7 +139,7 @@ def test_new_password_is_not_used_before_every_node_accepts_it() -> None:
     passwords = lab.judged().passwords
     assert passwords is not None
     assert passwords.current == "one"
-    step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
+    step = credentials.rotate_password(assess(lab.resource, lab.seen(), lab.now))
     assert {action.at.name for action in step.actions if isinstance(action, SetPasswords)} == {"demo-2"}
 
 
@@ -158,7 +158,7 @@ def test_passwords_of_a_node_are_restored_after_a_foreign_change(changes: dict[s
     lab.settle()
     for name, value in changes.items():  # a manual change, or a late command of a former leader
         setattr(lab.nodes[1], name, value)
-    step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
+    step = credentials.rotate_password(assess(lab.resource, lab.seen(), lab.now))
     assert step.message == "demo-1: updating the valid passwords."
     lab.settle()
     assert all(node.takes("two") and not node.takes("one") for node in lab.nodes)
@@ -171,14 +171,14 @@ def test_rotation_waits_for_an_unreachable_node_and_names_it() -> None:
     seen = lab.seen()
     unreachable = replace(seen.instances[1], report=None)
     step = credentials.rotate_password(
-        SETTINGS, lab.resource, replace(seen, instances=(seen.instances[0], unreachable)), lab.now
+        assess(lab.resource, replace(seen, instances=(seen.instances[0], unreachable)), lab.now)
     )
     assert len(step.actions) == 2
     for action in step.actions:
         lab.do(action)
     seen = lab.seen()
     seen = replace(seen, instances=(seen.instances[0], replace(seen.instances[1], report=None)))
-    step = credentials.rotate_password(SETTINGS, lab.resource, seen, lab.now)
+    step = credentials.rotate_password(assess(lab.resource, seen, lab.now))
     assert (step.progress, step.reason, step.actions) == (Progress.PROGRESSING, ROTATING_PASSWORD, ())
     assert step.message == "demo-1: must accept the new password before it is used."
 
@@ -230,7 +230,7 @@ def test_deleted_secret_changes_nothing() -> None:
     lab.found[GIVEN] = None
     assert not lab.step()
     assert lab.judged().access.password == "one"
-    step = provisioning.require_secrets(lab.resource, lab.seen(), lab.now)
+    step = provisioning.require_secrets(assess(lab.resource, lab.seen(), lab.now))
     assert (step.progress, step.reason) == (Progress.PROGRESSING, "SecretMissing")
     assert "Nodes continue with the last valid content." in step.message
 
@@ -239,7 +239,7 @@ def test_reconcile_is_scheduled_for_the_end_of_the_overlap() -> None:
     lab = with_password()
     lab.give("two")
     lab.settle()
-    step = credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now)
+    step = credentials.rotate_password(assess(lab.resource, lab.seen(), lab.now))
     assert step.progress is Progress.DONE
     assert step.requeue == OVERLAP.total_seconds()
 
@@ -248,12 +248,14 @@ def test_refused_authentication_is_reported_with_its_fix() -> None:
     lab = with_password()
     seen = lab.seen()
     denied = replace(seen.instances[0], report=None, denied=True, error="demo-0 refuses AUTH: WRONGPASS.")
-    step = credentials.require_authentication(lab.resource, replace(seen, instances=(denied, *seen.instances[1:])), NOW)
+    step = credentials.require_authentication(
+        assess(lab.resource, replace(seen, instances=(denied, *seen.instances[1:])))
+    )
     assert (step.progress, step.reason) == (Progress.PROGRESSING, "Denied")
     assert "previousPassword of Secret given" in step.message
     alone = replace(seen, instances=(denied,))
-    assert credentials.require_authentication(lab.resource, alone, NOW).progress is Progress.BLOCKED
-    assert credentials.require_authentication(lab.resource, seen, NOW) == PASS
+    assert credentials.require_authentication(assess(lab.resource, alone)).progress is Progress.BLOCKED
+    assert credentials.require_authentication(assess(lab.resource, seen)) == PASS
 
 
 # The user of replicas.
@@ -311,7 +313,7 @@ def test_replicas_get_their_user_without_a_moment_in_which_a_primary_refuses_one
         lab.check()
     assert are_protected(lab)
     assert all(node.restarts == 0 for node in lab.nodes)
-    assert credentials.rotate_password(SETTINGS, lab.resource, lab.seen(), lab.now) == PASS
+    assert credentials.rotate_password(assess(lab.resource, lab.seen(), lab.now)) == PASS
 
 
 def test_no_replica_uses_its_user_before_every_node_has_it() -> None:
@@ -321,8 +323,8 @@ def test_no_replica_uses_its_user_before_every_node_has_it() -> None:
         seen = lab.seen()
         hidden = replace(seen, instances=(*seen.instances[:2], replace(seen.instances[2], report=None)))
         for step in (
-            provisioning.ensure_secrets(SETTINGS, lab.resource, hidden, lab.now),
-            credentials.rotate_password(SETTINGS, lab.resource, hidden, lab.now),
+            provisioning.ensure_secrets(assess(lab.resource, hidden, lab.now)),
+            credentials.rotate_password(assess(lab.resource, hidden, lab.now)),
         ):
             for action in step.actions:
                 lab.do(action)
@@ -415,19 +417,19 @@ def test_new_certificate_is_mounted_and_then_loaded() -> None:
     lab = with_certificate()
     lab.put(OWN, certificate("b", "old"))
     lab.step()
-    step = credentials.renew_certificates(lab.resource, lab.seen(), lab.now)
+    step = credentials.renew_certificates(assess(lab.resource, lab.seen(), lab.now))
     assert (step.progress, step.reason) == (Progress.PROGRESSING, RENEWING_CERTIFICATES)
     assert all(isinstance(action, Patch) for action in step.actions), "the kubelet first updates the mounted files"
     for action in step.actions:
         lab.do(action)
-    assert credentials.renew_certificates(lab.resource, lab.seen(), lab.now).actions == ()
+    assert credentials.renew_certificates(assess(lab.resource, lab.seen(), lab.now)).actions == ()
     lab.wait(MOUNTING)
-    step = credentials.renew_certificates(lab.resource, lab.seen(), lab.now)
+    step = credentials.renew_certificates(assess(lab.resource, lab.seen(), lab.now))
     assert [type(action) for action in step.actions] == [Configure, Patch] * 3
     lab.settle()
     assert {node.holds for node in lab.nodes} == {lab.judged().original}
     assert all(node.restarts == 0 for node in lab.nodes)
-    assert credentials.renew_certificates(lab.resource, lab.seen(), lab.now) == PASS
+    assert credentials.renew_certificates(assess(lab.resource, lab.seen(), lab.now)) == PASS
 
 
 def test_new_authority_is_trusted_before_its_certificates_are_used() -> None:
@@ -456,7 +458,7 @@ def test_unusable_certificate_is_never_mounted() -> None:
 
 
 def test_no_certificates_are_renewed_without_tls() -> None:
-    assert credentials.renew_certificates(wished(), Observed(), NOW) == PASS
+    assert credentials.renew_certificates(assess(wished(), Observed())) == PASS
 
 
 # Any events, in any order.

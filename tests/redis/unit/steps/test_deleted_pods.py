@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from operators.redis.client.commands import ShutDown
-from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CONTAINER
 from operators.redis.steps.deleted_pods import stop_servers
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Delete, Step
-from tests.redis.unit.world import NOW, At, formed, world
+from tests.redis.unit.world import NOW, At, assess, formed, world
 
 SHARDS = formed()
 SNAPSHOTS: Obj = {"appendonly": "no"}
@@ -48,7 +47,7 @@ def step(
     metadata = {"deletionTimestamp": at(grace - deleted), "deletionGracePeriodSeconds": grace}
     pod_obj = pod_obj | {"metadata": pod_obj["metadata"] | metadata, "status": pod_obj["status"] | status}
     instances[3] = replace(instances[3], pod_obj=pod_obj, pod=Pod.of(pod_obj, container=CONTAINER))
-    return stop_servers(resource, Assessment.of(resource, replace(seen, instances=tuple(instances))), NOW)
+    return stop_servers(assess(resource, replace(seen, instances=tuple(instances))))
 
 
 def unreachable() -> tuple[At, ...]:
@@ -59,7 +58,7 @@ def unreachable() -> tuple[At, ...]:
 
 def test_pods_that_are_not_deleted_are_left() -> None:
     resource, seen = world(*SHARDS)
-    assert stop_servers(resource, Assessment.of(resource, seen), NOW) is PASS
+    assert stop_servers(assess(resource, seen)) is PASS
 
 
 def test_server_that_answers_is_shut_down_once_it_must_have_got_the_signal() -> None:

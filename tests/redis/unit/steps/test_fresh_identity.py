@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CONTAINER, LAST_RUN
 from operators.redis.objects.pod import LAST_RUN_VARIABLE
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from operators.redis.steps.fresh_identity import prepare_restarts
 from shared.runtime.plan import PASS, Patch
-from tests.redis.unit.world import NEW_RECORDED, NOW, acts, formed, of, plan, world
+from tests.redis.unit.world import NEW_RECORDED, acts, assess, formed, of, plan, world
 
 VOLATILE: Any = {"config": {"appendonly": "no", "save": ""}}
 VARIABLE = {"name": LAST_RUN_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{LAST_RUN}']"}}}
@@ -51,7 +50,7 @@ def test_new_node_joins_only_after_its_process_is_recorded() -> None:
 def test_process_that_started_since_is_recorded_again() -> None:
     resource, found = world(*formed(), **VOLATILE)
     instances = (volatile(found.instances[0], "an earlier process"), *prepared(found).instances[1:])
-    step = prepare_restarts(resource, Assessment.of(resource, replace(found, instances=instances)), NOW)
+    step = prepare_restarts(assess(resource, replace(found, instances=instances)))
     (patch,) = step.actions
     assert isinstance(patch, Patch)
     assert patch.obj["metadata"]["name"] == "demo-0"
@@ -62,9 +61,9 @@ def test_unreachable_node_is_not_recorded(change: dict[str, Any]) -> None:
     resource, found = world(*formed(), **VOLATILE)
     first, *others = prepared(found).instances
     instances = (replace(volatile(first), **change), *others)
-    assert prepare_restarts(resource, Assessment.of(resource, replace(found, instances=instances)), NOW) == PASS
+    assert prepare_restarts(assess(resource, replace(found, instances=instances))) == PASS
 
 
 def test_pod_that_keeps_its_identity_is_not_recorded() -> None:
     resource, found = world(*formed())
-    assert prepare_restarts(resource, Assessment.of(resource, found), NOW) == PASS
+    assert prepare_restarts(assess(resource, found)) == PASS

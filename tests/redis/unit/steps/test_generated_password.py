@@ -14,19 +14,17 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of
 from shared.runtime.plan import PASS, Step, WriteSecret
 from shared.steps.passwords import ROTATE
-from tests.redis.unit.world import NOW, SETTINGS, formed, world
+from tests.redis.unit.world import assess, formed, world
 
 NAME = "demo-auth"
 
 
-def facts(
-    found: Obj | None, passwords: Passwords, *, desired: str | None = None, request: str = ""
-) -> tuple[RedisCluster, Assessment]:
+def facts(found: Obj | None, passwords: Passwords, *, desired: str | None = None, request: str = "") -> Assessment:
     resource, seen = world(*formed())
     metadata = resource.obj["metadata"] | ({"annotations": {ROTATE: request}} if request else {})
     resource = RedisCluster.parse({**resource.obj, "metadata": metadata, "spec": resource.obj["spec"] | {"auth": {}}})
     secrets = replace(seen.secrets, passwords=passwords, desired=desired, found={**seen.secrets.found, NAME: found})
-    return resource, Assessment.of(resource, replace(seen, secrets=secrets))
+    return assess(resource, replace(seen, secrets=secrets))
 
 
 def written(step: Step) -> WriteSecret:
@@ -37,21 +35,21 @@ def written(step: Step) -> WriteSecret:
 
 
 def test_password_is_generated_for_a_cluster_without_one() -> None:
-    write = written(provide_password(SETTINGS, *facts(None, Passwords("")), NOW))
+    write = written(provide_password(facts(None, Passwords(""))))
     assert (write.obj["metadata"]["name"], write.token) == (NAME, "password")
 
 
 @pytest.mark.parametrize(("passwords", "expected"), [(Passwords("one"), "one"), (Passwords("one", next="two"), "two")])
 def test_deleted_secret_is_restored_without_a_rotation(passwords: Passwords, expected: str) -> None:
-    write = written(provide_password(SETTINGS, *facts(None, passwords), NOW))
+    write = written(provide_password(facts(None, passwords)))
     assert (content_of(write.obj), write.token) == ({"password": expected}, "")
 
 
 def test_present_password_is_replaced_only_on_request_and_only_if_nodes_accept_it() -> None:
-    made = written(provide_password(SETTINGS, *facts(None, Passwords("one")), NOW)).obj
+    made = written(provide_password(facts(None, Passwords("one")))).obj
     found = {**made, "metadata": made["metadata"] | {"uid": "s"}}
-    assert provide_password(SETTINGS, *facts(found, Passwords("one"), desired="one"), NOW) == PASS
+    assert provide_password(facts(found, Passwords("one"), desired="one")) == PASS
     early = facts(found, Passwords("former"), desired="one", request="a")
-    assert provide_password(SETTINGS, *early, NOW) == PASS, "the former rotation has not begun"
-    write = written(provide_password(SETTINGS, *facts(found, Passwords("one"), desired="one", request="a"), NOW))
+    assert provide_password(early) == PASS, "the former rotation has not begun"
+    write = written(provide_password(facts(found, Passwords("one"), desired="one", request="a")))
     assert (write.token, write.seen) == ("password", found)

@@ -22,14 +22,14 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Apply, Plan
 from shared.status.verdict import Progress
-from tests.redis.unit.world import NOW, PLANNER, SETTINGS, At, cluster, formed, node_id, of, seen
+from tests.redis.unit.world import NOW, PLANNER, At, assess, cluster, formed, node_id, of, seen
 
 BEFORE = "present file"
 WORDS = "demo-0 (10.0.0.1:6379) refuses CONFIG SET: ERR active defragmentation is not supported."
 
 
 def config_map_of(resource: RedisCluster, found: Observed) -> Obj:
-    (action,) = configuration.ensure_config_map(SETTINGS, resource, found, NOW).actions
+    (action,) = configuration.ensure_config_map(assess(resource, found)).actions
     assert isinstance(action, Apply)
     return action.obj
 
@@ -176,7 +176,7 @@ def test_settings_are_corrected_before_anything_that_waits() -> None:
 def test_directive_that_servers_report_in_another_form_is_sent_once() -> None:
     before, template = cluster(*formed(), pod=[{"configmap": "mine"}]), "loadmodule /a.so\nmine.size 1kb\n"
     found = observed(before, before, template=template, mine__size="1024")
-    mark = configuration.configured(configuration.live_settings(before, found))
+    mark = configuration.configured(configuration.live_settings(assess(before, found)))
     assert len(attempts(planned(before, found))) == 6
     notes = {number: {CONFIG_MARK: mark} for number in range(6)}
     found = observed(before, before, template=template, notes=notes, mine__size="1024")
@@ -214,7 +214,7 @@ def test_refused_setting_does_not_hold_up_a_rolling_update() -> None:
     after = cluster(*formed(), config={"activedefrag": "yes", "tcp-backlog": "100"})
     notes = {number: {note_name("activedefrag"): note("yes")} for number in range(6)}
     found = observed(after, before, notes=notes, activedefrag="no")
-    assert configuration.config_digest(after, found) != configuration.config_digest(before, found)
+    assert configuration.config_digest(assess(after, found)) != configuration.config_digest(assess(before, found))
     plan = planned(after, replace(found, instances=tuple(replace(each) for each in found.instances)))
     assert plan.verdict.reason in ("Upgrading", "ConfigRefused")
 
@@ -232,10 +232,10 @@ def test_file_gets_a_setting_when_all_servers_use_it() -> None:
     before, after = cluster(*formed()), cluster(*formed(), config={"hz": "20", "tcp-backlog": "100"})
     found = observed(after, before, hz="10")
     assert config_map_of(after, found)["data"] == config_map_of(before, found)["data"]
-    assert configuration.config_digest(after, found) == configuration.config_digest(before, found)
+    assert configuration.config_digest(assess(after, found)) == configuration.config_digest(assess(before, found))
     found = observed(after, before, hz="20")
     assert "hz 20" in config_map_of(after, found)["data"][CONFIG_KEY]
-    assert configuration.config_digest(after, found) != configuration.config_digest(before, found)
+    assert configuration.config_digest(assess(after, found)) != configuration.config_digest(assess(before, found))
 
 
 def test_file_keeps_its_settings_while_no_server_is_reachable() -> None:
@@ -285,7 +285,9 @@ def test_value_that_the_version_does_not_accept_is_neither_sent_nor_written(name
     assert (plan.verdict.reason, plan.verdict.progress) == ("ConfigRefused", Progress.PROGRESSING)
     assert f"refused settings: {name} " in plan.verdict.message
     assert config_map_of(wrong, found)["data"] == config_map_of(before, found)["data"]
-    assert configuration.config_digest(wrong, found) == configuration.config_digest(before, found), "no restart"
+    assert configuration.config_digest(assess(wrong, found)) == configuration.config_digest(assess(before, found)), (
+        "no restart"
+    )
 
 
 def test_refused_value_replaces_neither_the_former_one_nor_a_default() -> None:
@@ -338,7 +340,7 @@ def digest_after_edit(*values: str, at: tuple[At, ...] = (), edited: bool = True
     before = config_map_of(resource, found)
     if edited:
         before = {**before, "data": {CONFIG_KEY: before["data"][CONFIG_KEY] + EDIT}}
-    return configuration.config_digest(resource, replace(found, instances=instances, config_map=before))
+    return configuration.config_digest(assess(resource, replace(found, instances=instances, config_map=before)))
 
 
 def test_edit_by_hand_that_no_server_read_restarts_nothing() -> None:
@@ -362,4 +364,4 @@ def test_restarts_are_counted_although_the_config_map_was_deleted() -> None:
     digest = removed["metadata"]["annotations"][names.READ_ONCE]
     assert digest.endswith(".1")
     made = {"spec": {"template": {"metadata": {"annotations": {names.READ_ONCE: digest}}}}}
-    assert configuration.config_digest(resource, replace(found, config_map=None, stateful_set=made)) == digest
+    assert configuration.config_digest(assess(resource, replace(found, config_map=None, stateful_set=made))) == digest

@@ -13,7 +13,7 @@ from operators.redis.objects.redis_conf import AWAITED, AWAITED_REPLICA, DELAY, 
 from operators.redis.state.observed import Observed
 from operators.redis.steps import configuration
 from shared.runtime.plan import Apply, Plan
-from tests.redis.unit.world import NOW, PLANNER, SETTINGS, At, cluster, formed, node_id, of, seen
+from tests.redis.unit.world import NOW, PLANNER, At, assess, cluster, formed, node_id, of, seen
 
 P0, P1, P2, R0, R1, R2 = formed()
 SNAPSHOTS: dict[str, Any] = {"config": {"appendonly": "no"}}
@@ -49,7 +49,7 @@ def planned(at: list[At], started: set[int], *, cut_off: bool = False, **spec: A
 
 
 def _config_map(resource: Any, found: Observed) -> Any:
-    (action,) = configuration.ensure_config_map(SETTINGS, resource, found, NOW).actions
+    (action,) = configuration.ensure_config_map(assess(resource, found)).actions
     assert isinstance(action, Apply)
     return action.obj
 

@@ -23,7 +23,7 @@ from shared.runtime.plan import PASS, Apply, Delete, Patch, WriteSecret
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.redis.unit.security.rotation import GIVEN, OWN, Lab, certificate, wished
-from tests.redis.unit.world import NOW, SETTINGS, UID
+from tests.redis.unit.world import SETTINGS, UID, assess
 
 TEMPLATED: Any = {"pod": [{"configmap": "mine"}]}
 
@@ -42,7 +42,7 @@ def test_data_of_an_earlier_cluster_is_neither_adopted_nor_deleted(uid: str | No
         Observed(stateful_set=found("StatefulSet", "demo", uid)),
         Observed(instances=(Instance(0, "demo-0", volume=found("PersistentVolumeClaim", "data-demo-0", uid)),)),
     ):
-        step = provisioning.refuse_foreign_data(SETTINGS, wished(), seen, NOW)
+        step = provisioning.refuse_foreign_data(assess(wished(), seen))
         assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "ForeignData", ())
         adopts = uid is not None and seen.stateful_set is None
         way = "set spec.adopt.fromUID to another." if adopts else f"{CLUSTER_UID}={UID} --overwrite"
@@ -53,21 +53,21 @@ def test_data_of_an_earlier_cluster_is_neither_adopted_nor_deleted(uid: str | No
 def test_objects_with_the_uid_of_the_resource_are_adopted() -> None:
     volume = found("PersistentVolumeClaim", "data-demo-0", UID)
     seen = Observed(stateful_set=found("StatefulSet", "demo", UID), instances=(Instance(0, "demo-0", volume=volume),))
-    restored = provisioning.refuse_foreign_data(SETTINGS, wished(), seen, NOW)
+    restored = provisioning.refuse_foreign_data(assess(wished(), seen))
     assert (restored.progress, [action.obj for action in restored.actions if isinstance(action, Patch)]) == (
         Progress.DONE,
         [volume],
     )
     volume["metadata"]["labels"] |= names.owner(wished(), SETTINGS.operator).labels(names.COMPONENT)
-    assert provisioning.refuse_foreign_data(SETTINGS, wished(), seen, NOW) == PASS
-    assert provisioning.refuse_foreign_data(SETTINGS, wished(), Observed(), NOW) == PASS
+    assert provisioning.refuse_foreign_data(assess(wished(), seen)) == PASS
+    assert provisioning.refuse_foreign_data(assess(wished(), Observed())) == PASS
 
 
 # Configuration.
 
 
 def config_map_of(resource: RedisCluster, seen: Observed) -> Obj:
-    (action,) = configuration.ensure_config_map(SETTINGS, resource, seen, NOW).actions
+    (action,) = configuration.ensure_config_map(assess(resource, seen)).actions
     assert isinstance(action, Apply)
     return action.obj
 
@@ -75,19 +75,19 @@ def config_map_of(resource: RedisCluster, seen: Observed) -> Obj:
 def test_deleted_template_keeps_its_last_content() -> None:
     resource = wished(**TEMPLATED)
     missing = ConfigTemplate(problem=SecretProblem(Reason("ConfigMapMissing"), "There is no ConfigMap mine."))
-    step = configuration.require_config(resource, Observed(config=missing), NOW)
+    step = configuration.require_config(assess(resource, Observed(config=missing)))
     assert (step.progress, step.reason) == (Progress.WAITING, "ConfigMapMissing"), "there is no earlier content to keep"
     first = config_map_of(resource, Observed(config=ConfigTemplate("hz 42\n")))
     assert first["data"][TEMPLATE_KEY] == "hz 42\n"
     seen = Observed(config=missing, config_map=first)
-    step = configuration.require_config(resource, seen, NOW)
+    step = configuration.require_config(assess(resource, seen))
     assert (step.progress, step.message) == (
         Progress.PROGRESSING,
         "There is no ConfigMap mine. Nodes keep its last valid version.",
     )
     assert config_map_of(resource, seen) == first
-    assert configuration.config_digest(resource, seen) == configuration.config_digest(
-        resource, Observed(config=ConfigTemplate("hz 42\n"), config_map=first)
+    assert configuration.config_digest(assess(resource, seen)) == configuration.config_digest(
+        assess(resource, Observed(config=ConfigTemplate("hz 42\n"), config_map=first))
     )
 
 
@@ -95,7 +95,7 @@ def test_invalid_template_is_reported_and_not_applied() -> None:
     resource = wished(**TEMPLATED)
     first = config_map_of(resource, Observed(config=ConfigTemplate("hz 42\n")))
     seen = Observed(config=ConfigTemplate('hz "43\n'), config_map=first)
-    assert configuration.require_config(resource, seen, NOW).reason == "ConfigMapInvalid"
+    assert configuration.require_config(assess(resource, seen)).reason == "ConfigMapInvalid"
     assert "hz 42\n" in config_map_of(resource, seen)["data"][CONFIG_KEY]
 
 
@@ -105,8 +105,10 @@ def test_number_of_withdrawn_settings_is_recorded() -> None:
     after = config_map_of(wished(), Observed(config_map=before))
     assert after["metadata"]["annotations"][WITHDRAWN] == "1"
     assert config_map_of(wished(), Observed(config_map=after)) == after
-    digest = configuration.config_digest(wished(), Observed(config_map=before))
-    assert configuration.config_digest(wished(), Observed(config_map=after)) == digest, "one rolling update, not two"
+    digest = configuration.config_digest(assess(wished(), Observed(config_map=before)))
+    assert configuration.config_digest(assess(wished(), Observed(config_map=after))) == digest, (
+        "one rolling update, not two"
+    )
 
 
 # Secrets.
@@ -114,22 +116,22 @@ def test_number_of_withdrawn_settings_is_recorded() -> None:
 
 def test_mounted_secrets_exist_before_the_pods() -> None:
     lab = Lab()
-    step = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+    step = provisioning.ensure_secrets(assess(lab.resource, lab.seen()))
     assert (step.progress, step.reason) == (Progress.WAITING, "PreparingUsers")
     (write,) = step.actions
     assert isinstance(write, WriteSecret)
     assert write.token, "the password of the exporter is generated when the Secret is written"
     lab.do(write)
-    (write,) = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
+    (write,) = provisioning.ensure_secrets(assess(lab.resource, lab.seen())).actions
     assert isinstance(write, WriteSecret)
     assert write.token == "replicationPassword"
     lab.do(write)
-    assert provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS, "the password is not set yet"
+    assert provisioning.ensure_secrets(assess(lab.resource, lab.seen())) == PASS, "the password is not set yet"
     lab.give("one")
-    (write,) = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
+    (write,) = provisioning.ensure_secrets(assess(lab.resource, lab.seen())).actions
     assert isinstance(write, WriteSecret)
     lab.do(write)
-    assert provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW) == PASS
+    assert provisioning.ensure_secrets(assess(lab.resource, lab.seen())) == PASS
 
 
 def test_exporter_password_survives_the_loss_of_the_other_content() -> None:
@@ -146,7 +148,7 @@ def test_exporter_password_survives_the_loss_of_the_other_content() -> None:
         "app.kubernetes.io/managed-by": SETTINGS.operator,
     }
     for _ in range(2):
-        (write,) = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions
+        (write,) = provisioning.ensure_secrets(assess(lab.resource, lab.seen())).actions
         assert isinstance(write, WriteSecret)
         lab.do(write)
     passwords = lab.judged().passwords
@@ -158,7 +160,7 @@ def test_foreign_secret_of_the_same_name_is_reported_and_not_changed() -> None:
     lab = Lab()
     lab.give("one")
     lab.put("demo-users", {"mine": "x"})
-    step = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+    step = provisioning.ensure_secrets(assess(lab.resource, lab.seen()))
     assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "ForeignObject", ())
 
 
@@ -166,7 +168,7 @@ def test_certificates_are_issued_in_order_from_authority_to_mounted_secret() -> 
     lab, messages = Lab(resource=wished(tls={"mode": "self"})), []
     lab.found = dict.fromkeys(lab.found)
     for _ in range(10):
-        step = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+        step = provisioning.ensure_secrets(assess(lab.resource, lab.seen()))
         if not step.actions:
             break
         messages.append(step.message)
@@ -184,10 +186,10 @@ def test_certificates_are_issued_in_order_from_authority_to_mounted_secret() -> 
 def test_certificates_are_requested_from_cert_manager_without_waiting() -> None:
     lab = Lab(resource=wished(tls={"mode": "certManager", "issuer": {"name": "ours"}}))
     for _ in range(3):
-        for action in provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW).actions:
+        for action in provisioning.ensure_secrets(assess(lab.resource, lab.seen())).actions:
             if isinstance(action, WriteSecret):
                 lab.do(action)
-    step = provisioning.ensure_secrets(SETTINGS, lab.resource, lab.seen(), NOW)
+    step = provisioning.ensure_secrets(assess(lab.resource, lab.seen()))
     assert step.progress is Progress.DONE
     assert [action.obj["kind"] for action in step.actions if isinstance(action, Apply)] == ["Certificate"] * 2
 
@@ -197,24 +199,24 @@ def test_certificates_without_an_issuer_stop_no_repair() -> None:
     lab = Lab(resource=wished(tls={"mode": "certManager"}))
     formed = RedisCluster.parse(lab.resource.obj | {"status": {"formed": True}})
     for _ in range(3):  # the Secret with the users
-        for action in provisioning.renew_secrets(SETTINGS, formed, lab.seen(), NOW).actions:
+        for action in provisioning.renew_secrets(assess(formed, lab.seen())).actions:
             lab.do(action)
-    assert provisioning.renew_secrets(SETTINGS, formed, lab.seen(), NOW) == PASS
+    assert provisioning.renew_secrets(assess(formed, lab.seen())) == PASS
 
 
 def test_missing_secret_blocks_new_clusters_but_not_running_ones() -> None:
     lab = Lab()
-    step = provisioning.require_secrets(lab.resource, lab.seen(), NOW)
+    step = provisioning.require_secrets(assess(lab.resource, lab.seen()))
     assert (step.progress, step.reason) == (Progress.WAITING, "SecretMissing")
     lab = Lab(resource=wished(tls={"mode": "secret", "secretName": OWN}))
     lab.put(OWN, certificate("a", "old"))
     lab.begin()
-    assert provisioning.require_secrets(lab.resource, lab.seen(), NOW) == PASS
+    assert provisioning.require_secrets(assess(lab.resource, lab.seen())) == PASS
     lab.found[OWN] = None
-    step = provisioning.require_secrets(lab.resource, lab.seen(), NOW)
+    step = provisioning.require_secrets(assess(lab.resource, lab.seen()))
     assert (step.progress, step.warning) == (Progress.PROGRESSING, True)
     lab.found["demo-nodes-tls"] = None
-    assert provisioning.require_secrets(lab.resource, lab.seen(), NOW).progress is Progress.WAITING
+    assert provisioning.require_secrets(assess(lab.resource, lab.seen())).progress is Progress.WAITING
 
 
 def test_certificate_that_has_ended_is_not_given_to_nodes_that_have_a_valid_one() -> None:
@@ -225,7 +227,7 @@ def test_certificate_that_has_ended_is_not_given_to_nodes_that_have_a_valid_one(
     lab.put(OWN, certificate("b", "old", 0))
     lab.settle()
     assert lab.judged().mounted == mounted
-    step = provisioning.require_secrets(lab.resource, lab.seen(), NOW)
+    step = provisioning.require_secrets(assess(lab.resource, lab.seen()))
     assert (step.progress, step.reason, step.warning) == (Progress.PROGRESSING, "CertificateExpired", True)
     assert step.message.endswith("keep the former certificate, which is valid until 2027-02-05 12:00 UTC. Renew it.")
 
@@ -249,16 +251,16 @@ def budget(spec: Obj, **labels: str) -> Obj:
 
 def test_disruption_budget_with_the_other_field_is_recreated() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}))
-    (action,) = provisioning.ensure_disruption_budget(SETTINGS, wished(), seen, NOW).actions
+    (action,) = provisioning.ensure_disruption_budget(assess(wished(), seen)).actions
     assert isinstance(action, Delete)
     seen = Observed(disruption_budget=budget({"maxUnavailable": 2}))
-    (action,) = provisioning.ensure_disruption_budget(SETTINGS, wished(), seen, NOW).actions
+    (action,) = provisioning.ensure_disruption_budget(assess(wished(), seen)).actions
     assert isinstance(action, Apply)
 
 
 def test_foreign_disruption_budget_is_not_changed() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}, **{"app.kubernetes.io/managed-by": "them"}))
-    (action,) = provisioning.ensure_disruption_budget(SETTINGS, wished(), seen, NOW).actions
+    (action,) = provisioning.ensure_disruption_budget(assess(wished(), seen)).actions
     assert isinstance(action, Apply)
     with pytest.raises(ownership.ForeignObject):
         ownership.require_owned(action.obj, seen.disruption_budget or {})
@@ -286,19 +288,21 @@ def formed(**spec: Any) -> RedisCluster:
 
 def test_volumes_grow_before_the_stateful_set_is_recreated_around_its_pods() -> None:
     resource = formed(storage={"size": "2Gi"})
-    (action,) = provisioning.grow_volumes(resource, volumes("1Gi", "1Gi"), NOW).actions
+    (action,) = provisioning.grow_volumes(assess(resource, volumes("1Gi", "1Gi"))).actions
     assert isinstance(action, Patch)
     assert action.change["spec"] == {"resources": {"requests": {"storage": "2Gi"}}}
-    (action,) = provisioning.grow_volumes(resource, volumes("2Gi", "1Gi"), NOW).actions
+    (action,) = provisioning.grow_volumes(assess(resource, volumes("2Gi", "1Gi"))).actions
     assert isinstance(action, Delete)
     assert action.orphan
-    assert provisioning.grow_volumes(resource, volumes("2Gi", "2Gi"), NOW) == PASS
+    assert provisioning.grow_volumes(assess(resource, volumes("2Gi", "2Gi"))) == PASS
 
 
 def test_stateful_set_is_kept_during_bootstrap_and_without_volumes() -> None:
-    assert provisioning.grow_volumes(wished(storage={"size": "2Gi"}), volumes("2Gi", "1Gi"), NOW).actions == ()
-    assert provisioning.grow_volumes(formed(), volumes("1Gi", "1Gi"), NOW) == PASS
-    assert provisioning.grow_volumes(formed(storage={}), replace(volumes("1Gi", "1Gi"), stateful_set=None), NOW) == PASS
+    assert provisioning.grow_volumes(assess(wished(storage={"size": "2Gi"}), volumes("2Gi", "1Gi"))).actions == ()
+    assert provisioning.grow_volumes(assess(formed(), volumes("1Gi", "1Gi"))) == PASS
+    assert (
+        provisioning.grow_volumes(assess(formed(storage={}), replace(volumes("1Gi", "1Gi"), stateful_set=None))) == PASS
+    )
 
 
 def test_cluster_with_password_and_tls_has_both_when_it_starts() -> None:
@@ -320,7 +324,7 @@ DISABLED: Obj = {"network": {"enabled": False}}
 
 def actions_of(seen: Observed, **spec: Any) -> list[tuple[type, str]]:
     """Return the actions for the NetworkPolicies, each with the name of its object."""
-    made = provisioning.ensure_network_policy(SETTINGS, wished(**spec), seen, NOW).actions
+    made = provisioning.ensure_network_policy(assess(wished(**spec), seen)).actions
     return [(type(each), each.obj["metadata"]["name"]) for each in made if isinstance(each, Apply | Delete)]
 
 

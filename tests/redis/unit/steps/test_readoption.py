@@ -9,14 +9,13 @@ import pytest
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import Node, NodeReport
-from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.lifecycles import NodeState
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.state.observed import Observed
 from operators.redis.steps import data_loss_recovery
 from tests.redis.unit.steps.test_data_loss_recovery import ON_HOSTS
 from tests.redis.unit.steps.test_membership_repair import lost
-from tests.redis.unit.world import ABSENT, NOW, At, acts, address, formed, node_id, of, plan, replica, world
+from tests.redis.unit.world import ABSENT, At, acts, address, assess, formed, node_id, of, plan, replica, world
 
 P0, P1, P2, R0, R1, R2 = formed()
 ALONE = (replace(P0, up=False, failed=True), P1, P2)
@@ -47,9 +46,9 @@ def test_slots_whose_keys_a_node_has_are_not_reported_as_lost() -> None:
     resource, found = detached(0, *ALONE, replicasPerMaster=0)
     made = plan(resource, found)
     assert "recovery" not in made.status
-    assert data_loss_recovery.loss(resource, Assessment.of(resource, found), NOW) is None
+    assert data_loss_recovery.loss(assess(resource, found)) is None
     assert made.verdict.reason == "IdentityLost"
-    assert Assessment.of(resource, found).node_state(node_id(0, 1)) is NodeState.DETACHED
+    assert assess(resource, found).node_state(node_id(0, 1)) is NodeState.DETACHED
 
 
 FORGOTTEN = (replace(P0, up=False, member=False), P1, P2)
@@ -212,7 +211,7 @@ def test_nodes_do_not_form_the_cluster_again_while_one_is_unreachable() -> None:
 
 def test_absent_node_is_no_detached_one() -> None:
     resource, found = world(*formed(), ABSENT)
-    assert not Assessment.of(resource, found).detached
+    assert not assess(resource, found).detached
 
 
 def test_node_with_the_nodes_conf_of_another_cluster_is_not_the_cluster() -> None:
@@ -222,7 +221,7 @@ def test_node_with_the_nodes_conf_of_another_cluster_is_not_the_cluster() -> Non
     others = [Node(node_id(number), f"10.9.0.{number}", 6379, frozenset({"master"})) for number in range(10, 20)]
     report = NodeReport(me.id, nodes=(me, *others), epoch=9, keys=10, version="8.0.2", run_id="new")
     instances = (*found.instances[:5], replace(found.instances[5], report=report, error=""))
-    assessed = Assessment.of(resource, replace(found, instances=instances))
+    assessed = assess(resource, replace(found, instances=instances))
     assert assessed.view.cluster == {node_id(number) for number in range(6)}
     made = plan(resource, replace(found, instances=instances))
     assert made.verdict.reason != "UnknownMember"

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.greeter.api.resource import Greeter
+from operators.greeter.facts.assessment import Assessment
 from operators.greeter.objects import web_server
 from operators.greeter.objects.config_map import owner
-from operators.greeter.observe import Observed
 from shared.kubernetes.kinds import DEPLOYMENT, SERVICE
 from shared.runtime.plan import PASS, Apply, Step
-from shared.runtime.settings import Settings
 from shared.status.phases import CREATING
 
 
-def keep_service(settings: Settings, resource: Greeter, _observed: Observed, _now: datetime) -> Step:
+def keep_service(seen: Assessment) -> Step:
     """Keep the Service as specified."""
-    return Step.do(Apply(SERVICE, web_server.service(resource, owner(resource, settings.operator))))
+    return Step.do(Apply(SERVICE, web_server.service(seen.resource, owner(seen.resource, seen.settings.operator))))
 
 
-def keep_servers(settings: Settings, resource: Greeter, _observed: Observed, _now: datetime) -> Step:
+def keep_servers(seen: Assessment) -> Step:
     """Keep the Deployment as specified."""
-    own = owner(resource, settings.operator)
-    return Step.do(Apply(DEPLOYMENT, web_server.deployment(resource, own, settings.image_repository)))
+    own = owner(seen.resource, seen.settings.operator)
+    return Step.do(Apply(DEPLOYMENT, web_server.deployment(seen.resource, own, seen.settings.image_repository)))
 
 
-def wait_until_available(resource: Greeter, observed: Observed, _now: datetime) -> Step:
+def wait_until_available(seen: Assessment) -> Step:
     """Wait until all servers are ready."""
-    if all_serve(resource, observed):
-        return PASS
-    return Step.progressing(CREATING, f"{observed.ready_replicas} of {resource.spec.replicas} servers are ready.")
+    return PASS if all_serve(seen) else Step.progressing(CREATING, summary(seen))
 
 
-def all_serve(resource: Greeter, observed: Observed) -> bool:
-    return observed.deployment is not None and observed.ready_replicas == resource.spec.replicas
+def all_serve(seen: Assessment) -> bool:
+    return seen.deployment is not None and seen.ready_replicas == seen.resource.spec.replicas
 
 
-def summary(resource: Greeter, observed: Observed) -> str:
-    return f"{observed.ready_replicas} of {resource.spec.replicas} servers are ready."
+def summary(seen: Assessment) -> str:
+    return f"{seen.ready_replicas} of {seen.resource.spec.replicas} servers are ready."

@@ -13,8 +13,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, TWO = (Apply(SERVICE, {"metadata": {"name": name}}) for name in ("one", "two"))
 
 
-def returns(answer: Step) -> StepOf[None, None]:
-    return lambda _resource, _seen, _now: answer
+def returns(answer: Step) -> StepOf[None]:
+    return lambda _seen: answer
 
 
 def test_actions_accumulate_and_the_first_unfinished_step_is_the_verdict() -> None:
@@ -25,7 +25,7 @@ def test_actions_accumulate_and_the_first_unfinished_step_is_the_verdict() -> No
         returns(Step.do(TWO)),
         returns(Step.progressing(Reason("Second"), "two", requeue=5)),
     ]
-    actions, verdict, requeue, poll = follow(steps, None, None, NOW)
+    actions, verdict, requeue, poll = follow(steps, None)
     assert actions == (ONE, TWO)
     assert (verdict.progress, verdict.reason, verdict.message) == (Progress.PROGRESSING, "First", "one")
     assert (requeue, poll) == (5, 2)
@@ -40,15 +40,13 @@ def test_waiting_step_stops_the_chain_and_is_the_verdict() -> None:
         actions, verdict, *_ = follow(
             [returns(Step.progressing(Reason("Earlier"), "")), returns(blocking), returns(Step.do(TWO))],
             None,
-            None,
-            NOW,
         )
         assert TWO not in actions
         assert verdict.reason == "Blocked"
 
 
 def test_resource_is_ready_if_every_step_is_done() -> None:
-    _, verdict, requeue, poll = follow([returns(PASS)], None, None, NOW)
+    _, verdict, requeue, poll = follow([returns(PASS)], None)
     assert verdict.done
     assert verdict.reason == "Ready"
     assert (requeue, poll) == (None, None)

@@ -16,7 +16,7 @@ from shared.runtime.plan import PASS, Patch, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
 from shared.steps.connection import Connection, ConnectionSecret
-from shared.steps.own_secrets import OwnSecrets, refuse_unproven_writes
+from shared.steps.own_secrets import OwnSecrets, SecretSteps
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
 OWN = Owner(BOX, "ns", "a", "own", "box", "box-operator")
@@ -106,7 +106,7 @@ def test_repair_that_would_write_to_a_secret_of_unknown_origin_reports_how_to_ad
         return Step.do(WriteSecret(OWN.object(SECRET, name, component="box"), None))
 
     def outcome(name: str) -> Step:
-        return refuse_unproven_writes(lambda *_: secrets, partial(repair, name), None, None, NOW)
+        return SecretSteps[None](lambda _: secrets).proven(partial(repair, name))(None)
 
     assert outcome("three") == repair("three")
     refused = outcome("two")

@@ -1,0 +1,38 @@
+"""What the steps of a reconcile read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Generic, Self, TypeVar
+
+from shared.api.spec import CustomResource
+from shared.runtime import settings
+
+Resource = TypeVar("Resource", bound=CustomResource[Any])
+Settings = TypeVar("Settings", bound=settings.Settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class View(Generic[Resource, Settings]):
+    """All that a step of a reconcile reads, as one frozen value.
+
+    An operator adds what it observed, and the facts that follow. What runs while the spec cannot be applied is a second
+    value of the same type.
+
+    Attributes:
+        resource: the resource with its spec and status.
+        settings: options of the operator.
+        now: time of the reconcile.
+    """
+
+    resource: Resource
+    settings: Settings
+    now: datetime
+
+    @classmethod
+    def of(cls, resource: Resource, observed: Any, settings: Settings, now: datetime) -> Self:
+        """Return the view of an observed state, whose fields are also fields of the view."""
+        own = {each.name for each in fields(View)}
+        found = {each.name: getattr(observed, each.name) for each in fields(observed) if each.name not in own}
+        return cls(resource=resource, settings=settings, now=now, **found)
