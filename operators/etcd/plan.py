@@ -8,15 +8,13 @@ from __future__ import annotations
 import dataclasses
 
 from operators.etcd.api.resource import EtcdCluster, exposure, validate
+from operators.etcd.database import DATABASE
 from operators.etcd.facts.assessment import Assessment
-from operators.etcd.objects import names
-from operators.etcd.objects.names import COMPONENT
 from operators.etcd.report import health, status
 from operators.etcd.running_cluster import as_it_runs
-from operators.etcd.security.secrets import made_secrets
 from operators.etcd.state.observed import Observed
 from operators.etcd.steps import availability
-from operators.etcd.steps.adoption import adopt_volumes, mark_volumes
+from operators.etcd.steps.adoption import adopt_volumes
 from operators.etcd.steps.availability import (
     BUSY_SECONDS,
     POLL_SECONDS,
@@ -26,12 +24,10 @@ from operators.etcd.steps.availability import (
     require_backup_destination,
 )
 from operators.etcd.steps.backup_schedule import schedule_backups
-from operators.etcd.steps.connection_secret import claim_name, connection, ensure_connection
 from operators.etcd.steps.corruption import replace_corrupt_member
 from operators.etcd.steps.credentials import (
     ensure_auth,
     ensure_client_user,
-    lasts,
     provide_client_password,
     provide_password,
     require_access,
@@ -44,23 +40,11 @@ from operators.etcd.steps.maintenance import defragment, relieve_full_disk
 from operators.etcd.steps.member_pods import admit_clients, close_bootstrap
 from operators.etcd.steps.promotion import promote_learner
 from operators.etcd.steps.provisioning import (
-    admit_operator,
-    create_secrets,
     create_stateful_set,
-    ensure_disruption_budget,
-    ensure_network_policy,
     ensure_services,
     ensure_stateful_set,
-    expand_volumes,
-    grow_volumes,
-    modify_volumes,
     provided_versions,
-    refuse_smaller_volumes,
-    renew_secrets,
-    report_ending_certificates,
     require_secrets,
-    require_valid_certificates,
-    resize_members,
 )
 from operators.etcd.steps.quorum_recovery import clear_marks, recover_quorum
 from operators.etcd.steps.recording import record_cluster
@@ -79,27 +63,8 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import REPLACING_CERTIFICATES, RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.own_secrets import OwnSecrets, SecretSteps
+from shared.steps.database import report_ending_certificates, require_valid_certificates
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
-
-
-def own_secrets(seen: Assessment) -> OwnSecrets:
-    """Return the Secrets that the operator makes for a cluster."""
-    resource = seen.resource
-    return OwnSecrets(
-        own=names.owner(resource, seen.settings.operator),
-        component=COMPONENT,
-        resource=resource.obj,
-        names=made_secrets(resource),
-        found=seen.secrets.found,
-        unproven=seen.secrets.unproven,
-        connection=connection(seen),
-        published=seen.connection,
-        lasting=frozenset({names.root_secret(resource)} if lasts(resource) else ()),
-    )
-
-
-_SECRETS = SecretSteps(own_secrets)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,37 +78,37 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             enforce_policy(exposure),  # of the platform
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_volumes,  # data of another owner is neither used nor deleted
-            refuse_smaller_volumes,  # volumes cannot shrink
-            claim_name,  # before any Secret: another resource may have it
-            _SECRETS.refuse_unproven,  # content that the operator did not write
-            _SECRETS.keep_owners,  # labels and owner references, which follow from the spec
+            DATABASE.refuse_smaller_volumes,  # volumes cannot shrink
+            DATABASE.claim_name,  # before any Secret: another resource may have it
+            DATABASE.refuse_unproven_secrets,  # content that the operator did not write
+            DATABASE.keep_secret_owners,  # labels and owner references, which follow from the spec
             provide_password,  # a generated one, if the spec names no Secret
             provide_client_password,  # of the user for applications
-            create_secrets,  # certificates before pods
+            DATABASE.create_secrets,  # certificates before pods
             require_secrets,  # Secrets that members need to start; running ones are not changed
             ensure_services,  # DNS names before pods: members find each other by them
-            ensure_disruption_budget,  # number of evictions at once
-            ensure_network_policy,  # access to the ports, before pods exist
+            DATABASE.ensure_disruption_budget,  # number of evictions at once
+            DATABASE.ensure_network_policy,  # access to the ports, before pods exist
             refuse_stray_pods,  # a pod of another owner that may use the seed's volume
             restore_data,  # initial data, before the cluster starts
             create_stateful_set,  # the bootstrap permission of the seed
-            expand_volumes,  # claims only: a full member or a recovery may wait for space
-            modify_volumes,  # claims only: VolumeAttributesClass
+            DATABASE.expand_volumes,  # claims only: a full member or a recovery may wait for space
+            DATABASE.modify_volumes,  # claims only: VolumeAttributesClass
             refuse_unsafe_upgrade,  # a version change that the data would not survive
         )
 
     def _heal(self) -> tuple[tuple[StepOf[Assessment], ...], ...]:
         return (
-            (admit_operator,),  # to pods that it may have to repair
-            (ensure_connection,),  # a copy for clients, on which no member depends
+            (DATABASE.admit_operator,),  # to pods that it may have to repair
+            (DATABASE.ensure_connection,),  # a copy for clients, on which no member depends
             (ensure_client_user,),  # before root's password changes, with which it is set
             (schedule_backups,),  # regardless of any other problem
-            (_SECRETS.proven(renew_secrets),),  # certificates, before they expire
-            (_SECRETS.proven(store_password),),  # the operator is never locked out
+            (DATABASE.proven(DATABASE.renew_secrets),),  # certificates, before they expire
+            (DATABASE.proven(store_password),),  # the operator is never locked out
             (
                 record_cluster,  # cluster id and volumes, before anything depends on them
                 clear_marks,  # of a recovery that was withdrawn
-                mark_volumes,  # which member's data a volume has: the record outlives the resource
+                DATABASE.mark_volumes,  # which member's data a volume has: the record outlives the resource
                 refuse_stray_pods,  # while no quorum answers: one may use the volume of a member
                 ensure_stateful_set,  # a replica per member, and the permission to join
                 close_bootstrap,  # a started member must not bootstrap again
@@ -172,11 +137,11 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
         return (
             require_valid_certificates,  # a restarted member could not connect to the others
             change_downgrade,  # enabled in etcd before any member runs an earlier version
-            resize_members,  # CPU and memory, without a restart
+            DATABASE.resize,  # CPU and memory, without a restart
             roll_outdated_pods,  # broken pods first, then followers, the leader last
             shrink_by_one,  # hand over, remove the member, then pod and volume
             grow_by_one,  # add a learner, then its pod
-            grow_volumes,  # if the storage class allows it
+            DATABASE.grow_volumes,  # if the storage class allows it
             defragment,  # on schedule
             await_members,  # until every member is a healthy, current voter
             require_backup_destination,  # of the schedule, before a snapshot is due
@@ -194,7 +159,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     _health = staticmethod(health.assess)
     _work = staticmethod(status.work)
     _secret_versions = staticmethod(provided_versions)
-    _own_secrets = staticmethod(own_secrets)
+    _own_secrets = staticmethod(DATABASE.own_secrets)
 
     @staticmethod
     def _status(seen: Assessment, phase: str, _verdict: Verdict, /) -> Obj:

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from operators.redis.api.admission import exposure, validate
 from operators.redis.api.resource import RedisCluster
+from operators.redis.database import DATABASE
 from operators.redis.facts.assessment import Assessment
-from operators.redis.objects import names
-from operators.redis.objects.names import COMPONENT
 from operators.redis.reasons import SPREADING
 from operators.redis.report import health, status
 from operators.redis.running_cluster import as_it_runs
@@ -20,11 +19,10 @@ from operators.redis.security import secrets
 from operators.redis.settings import Settings
 from operators.redis.state.observed import Observed
 from operators.redis.steps import availability
-from operators.redis.steps.adoption import adopt_volumes, mark_volumes
+from operators.redis.steps.adoption import adopt_volumes
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes, report_refused_writes
 from operators.redis.steps.bootstrap import create_cluster
 from operators.redis.steps.configuration import ensure_config_map, require_config
-from operators.redis.steps.connection_secret import claim_name, connection, ensure_connection
 from operators.redis.steps.credentials import renew_certificates, require_authentication, rotate_password
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.deleted_pods import stop_servers
@@ -42,23 +40,11 @@ from operators.redis.steps.preconditions import (
     refuse_unknown_owners,
 )
 from operators.redis.steps.provisioning import (
-    admit_operator,
-    create_secrets,
-    ensure_disruption_budget,
-    ensure_network_policy,
     ensure_services,
     ensure_stateful_set,
-    expand_volumes,
-    grow_volumes,
-    modify_volumes,
     provide_password,
     refuse_foreign_data,
-    refuse_smaller_volumes,
-    renew_secrets,
-    report_ending_certificates,
     require_secrets,
-    require_valid_certificates,
-    resize_nodes,
 )
 from operators.redis.steps.readoption import take_back_slots
 from operators.redis.steps.rebalance import move_slots
@@ -79,25 +65,8 @@ from shared.runtime.plan import StepOf
 from shared.status.phases import UPGRADING
 from shared.status.reasons import RESIZING
 from shared.steps import planner
-from shared.steps.own_secrets import OwnSecrets, SecretSteps
+from shared.steps.database import report_ending_certificates, require_valid_certificates
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
-
-
-def own_secrets(seen: Assessment) -> OwnSecrets:
-    """Return the Secrets that the operator makes for a cluster."""
-    return OwnSecrets(
-        own=names.owner(seen.resource, seen.settings.operator),
-        component=COMPONENT,
-        resource=seen.resource.obj,
-        names=secrets.made_secrets(seen.resource),
-        found=seen.secrets.found,
-        unproven=seen.secrets.unproven,
-        connection=connection(seen),
-        published=seen.connection,
-    )
-
-
-_SECRETS = SecretSteps(own_secrets)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,33 +81,33 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             refuse_new_version,  # create nothing with an unsupported engine version
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests
             refuse_foreign_data,  # neither use nor delete the data of another owner
-            refuse_smaller_volumes,  # volumes cannot shrink
-            claim_name,  # before any Secret: another resource may have it
-            _SECRETS.refuse_unproven,  # content that the operator did not write
-            _SECRETS.keep_owners,  # labels and owner references, which follow from the spec
+            DATABASE.refuse_smaller_volumes,  # volumes cannot shrink
+            DATABASE.claim_name,  # before any Secret: another resource may have it
+            DATABASE.refuse_unproven_secrets,  # content that the operator did not write
+            DATABASE.keep_secret_owners,  # labels and owner references, which follow from the spec
             provide_password,  # a generated one, if the spec names no Secret
-            create_secrets,  # users and certificates before pods
+            DATABASE.create_secrets,  # users and certificates before pods
             require_secrets,  # nodes cannot start without them; running nodes are not changed
             require_config,  # the redis.conf that the spec names
             ensure_services,  # names before pods
             ensure_config_map,  # read by nodes when they start
-            ensure_disruption_budget,  # limits simultaneous evictions
-            ensure_network_policy,  # access to the ports, before pods exist
+            DATABASE.ensure_disruption_budget,  # limits simultaneous evictions
+            DATABASE.ensure_network_policy,  # access to the ports, before pods exist
             ensure_stateful_set,  # keeps instances that cannot be removed yet
-            expand_volumes,  # claims only: a node with a full volume may wait for space
-            modify_volumes,  # claims only: VolumeAttributesClass
+            DATABASE.expand_volumes,  # claims only: a node with a full volume may wait for space
+            DATABASE.modify_volumes,  # claims only: VolumeAttributesClass
             restart_broken,  # replace pods that a faulty change broke
         )
 
     def _heal(self) -> tuple[tuple[StepOf[Assessment], ...], ...]:
         return (
-            (admit_operator,),  # to pods that it may have to repair
+            (DATABASE.admit_operator,),  # to pods that it may have to repair
             (stop_servers,),  # of deleted pods that got no SIGTERM: an update waits for them
             (connect_replicas,),  # to their primaries: a replica elsewhere is no copy, and may copy foreign data
-            (ensure_connection,),  # a copy for clients, on which no node depends
+            (DATABASE.ensure_connection,),  # a copy for clients, on which no node depends
             (apply_config,),  # settings that the engine can change live, also if a person changed them
             (
-                _SECRETS.proven(renew_secrets),  # users and certificates, once created
+                DATABASE.proven(DATABASE.renew_secrets),  # users and certificates, once created
                 require_authentication,  # nodes accept a password of the operator
                 rotate_password,  # without a restart: both passwords are valid in between
                 renew_certificates,  # without a restart
@@ -175,14 +144,14 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             improve_placement,  # over hosts and zones, while everything is in sync
             pair_replicas,  # an equal number for each primary
             refuse_version,  # the engine could not read the data
-            resize_nodes,  # CPU, without a restart
+            DATABASE.resize,  # CPU, without a restart
             roll_outdated,  # replicas first; a primary after its failover
             hand_over,  # fail over primaries on instances that are removed
             recreate_surplus_replica,  # more primaries needed than nodes are empty
             move_slots,  # the minimum number of moves
             delete_released_volumes,  # volumes of removed instances
-            grow_volumes,  # if the storage class allows it
-            mark_volumes,  # which node's data a volume has: the record outlives the resource
+            DATABASE.grow_volumes,  # if the storage class allows it
+            DATABASE.mark_volumes,  # which node's data a volume has: the record outlives the resource
             report_refused_config,  # stops nothing
             report_refused_writes,  # a full volume: stops nothing
             await_nodes,  # every node is a member, synced and ready
@@ -201,7 +170,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     _status = staticmethod(status.report)
     _health = staticmethod(health.assess)
     _work = staticmethod(status.work)
-    _own_secrets = staticmethod(own_secrets)
+    _own_secrets = staticmethod(DATABASE.own_secrets)
 
     @staticmethod
     def _secret_versions(seen: Assessment, /) -> Mapping[str, str | None]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from shared.api.spec import CustomResource
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.ownership import ForeignObject, FormerObject, Owner, controller_of, require_owned
-from shared.runtime.plan import PASS, Patch, Step, StepOf, WriteSecret
+from shared.runtime.plan import PASS, Patch, Step
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.steps import connection
 from shared.steps.connection import Connection, ConnectionSecret
 
 COLLECTION_SECONDS = 5.0
 """Seconds until a Secret of a deleted resource is read again: the garbage collector deletes it."""
-
-Seen = TypeVar("Seen")
 
 
 def former_secrets(resource: CustomResource[Any]) -> set[str]:
@@ -141,42 +139,3 @@ class OwnSecrets:
 
 def _controller_uid(secret: Obj) -> str:
     return str((controller_of(secret) or {}).get("uid", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class SecretSteps(Generic[Seen]):
-    """The steps that keep the Secrets which the operator makes for a resource.
-
-    Attributes:
-        secrets: returns them.
-    """
-
-    secrets: Callable[[Seen], OwnSecrets]
-
-    def refuse_unproven(self, seen: Seen) -> Step:
-        """Use no content of unknown origin (`OwnSecrets.refuse`)."""
-        return self.secrets(seen).refuse()
-
-    def keep_owners(self, seen: Seen) -> Step:
-        """Keep the labels and owners of the Secrets (`OwnSecrets.keep_owners`)."""
-        return self.secrets(seen).keep_owners()
-
-    def empty_spare(self, seen: Seen) -> Step:
-        """Keep no secret content that nothing uses (`OwnSecrets.empty_spare`)."""
-        return self.secrets(seen).empty_spare()
-
-    def proven(self, step: StepOf[Seen]) -> StepOf[Seen]:
-        """Return a step that repairs; if it would write to a Secret of unknown origin, what to do about that instead.
-
-        The step finds such a Secret missing. The executor would refuse to create it, after a request.
-        """
-
-        def repair_proven(seen: Seen) -> Step:
-            repair = step(seen)
-            written = {action.obj["metadata"]["name"] for action in repair.actions if isinstance(action, WriteSecret)}
-            if not written:  # as in nearly every pass
-                return repair
-            own = self.secrets(seen)
-            return repair if written.isdisjoint(each["metadata"]["name"] for each in own.unproven) else own.refuse()
-
-        return repair_proven

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.facts.assessment import Assessment
-from operators.etcd.membership.volume_record import VolumeRecord, records, to_record, why_unusable
+from operators.etcd.membership.volume_record import VolumeRecord, records, why_unusable
 from operators.etcd.objects.names import CLUSTER_UID
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
-from shared.runtime.plan import Patch, Step
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import Step
 from shared.steps import adoption
 from shared.steps.adoption import Adoption
 
@@ -39,17 +39,6 @@ def adopted(seen: Assessment) -> tuple[VolumeRecord, ...]:
 def is_adopting(seen: Assessment) -> bool:
     """Whether volumes of a deleted resource may be adopted now; nothing runs then that could use them."""
     return _adoption(seen).is_permitted
-
-
-def mark_volumes(seen: Assessment) -> Step:
-    """Record on each volume claim which member's data it has."""
-    return Step.do(
-        *(
-            Patch(PERSISTENT_VOLUME_CLAIM, instance.volume, {"metadata": {"annotations": record}})
-            for instance in seen.instances
-            if instance.volume and not instance.volume_leaving and (record := to_record(seen.resource, seen, instance))
-        )
-    )
 
 
 def _adoption(seen: Assessment) -> Adoption:

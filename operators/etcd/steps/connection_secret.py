@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 from operators.etcd.facts.assessment import Assessment
-from operators.etcd.objects import names, services
-from operators.etcd.objects.names import CLIENT_PORT, COMPONENT
+from operators.etcd.objects import names
+from operators.etcd.objects.names import CLIENT_PORT
 from operators.etcd.security.secrets import CLIENT, USER
 from operators.etcd.steps.credentials import user_for_clients
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
-from shared.runtime.plan import PASS, Step
-from shared.steps import connection as connections
-from shared.steps.connection import Connection, certificates, credentials, keep_connection
-
-
-def claim_name(seen: Assessment) -> Step:
-    """Create the Service with the name of the resource before anything that clients of another one may find."""
-    own = names.owner(seen.resource, seen.settings.operator)
-    return connections.claim_name(own, services.headless_service(seen.resource, own), seen.connection)
-
-
-def ensure_connection(seen: Assessment) -> Step:
-    """Keep the connection Secret, if the operator may write Secrets."""
-    if not seen.settings.write_secrets:
-        return PASS
-    own = names.owner(seen.resource, seen.settings.operator)
-    is_requested = seen.resource.spec.connection_secret
-    return keep_connection(own, COMPONENT, connection(seen), seen.connection, is_requested=is_requested)
+from shared.steps.connection import Connection, certificates, credentials
 
 
 def connection(seen: Assessment) -> Connection:

@@ -201,6 +201,11 @@ def lasts(resource: EtcdCluster) -> bool:
     return resource.spec.storage.retain and resource.spec.storage.medium == "Volume"
 
 
+def lasting_secrets(seen: Assessment) -> frozenset[str]:
+    """Return the Secrets that outlive the resource."""
+    return frozenset({names.root_secret(seen.resource)} if lasts(seen.resource) else ())
+
+
 def store_password(seen: Assessment) -> Step:
     """Keep the password that etcd has just accepted: the user's Secret or spec.auth may be deleted later."""
     auth, password = seen.resource.spec.auth, _desired_password(seen)

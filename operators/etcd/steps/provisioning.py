@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from operators.etcd.facts.assessment import Assessment
-from operators.etcd.objects import disruption_budget, names, network_policy, pod, services, stateful_set
+from operators.etcd.objects import names, pod, services, stateful_set
 from operators.etcd.objects.bootstrap import successor
 from operators.etcd.objects.command_line import QUOTA
 from operators.etcd.objects.names import COMPONENT, CONTAINER, COPIED, SECRETS
@@ -25,11 +25,10 @@ from shared.status.observed_secrets import versions_of
 from shared.status.reasons import ISSUING_CERTIFICATES, REPLACING_CERTIFICATES
 from shared.status.verdict import Progress
 from shared.steps import certificates as steps
-from shared.steps import network_policy as policies
 from shared.steps import provisioning
 from shared.steps.certificates import Copying, Issuing, keep_certificates
 from shared.steps.deferred import AFFINITY, Deferred, keep_deferred, restarts_pods
-from shared.steps.resize import can_resize, resizable, resize_pods
+from shared.steps.resize import can_resize, resizable
 from shared.steps.volumes import capacity, is_bound
 
 RESOURCES = Deferred(CONTAINER, "resources")
@@ -49,35 +48,6 @@ def ensure_services(seen: Assessment) -> Step:
         Apply(SERVICE, services.headless_service(resource, own)),
         Apply(SERVICE, services.client_service(resource, own)),
     )
-
-
-def ensure_disruption_budget(seen: Assessment) -> Step:
-    """Apply the PodDisruptionBudget that the spec or the quorum requires, or delete it."""
-    own = names.owner(seen.resource, seen.settings.operator)
-    desired = disruption_budget.disruption_budget(seen.resource, own)
-    return provisioning.keep_disruption_budget(own, desired, seen.disruption_budget)
-
-
-def ensure_network_policy(seen: Assessment) -> Step:
-    """Apply the NetworkPolicy of the members, or delete it if the spec disables it."""
-    access = network_policy.access(seen.resource, names.owner(seen.resource, seen.settings.operator))
-    return policies.keep_network_policy(access, seen.settings.operator_peers, seen.network_policy)
-
-
-def admit_operator(seen: Assessment) -> Step:
-    """Admit the operator to running members although the spec cannot be applied: it could not repair them otherwise."""
-    access = network_policy.access(seen.resource, names.owner(seen.resource, seen.settings.operator))
-    return policies.admit_operator(access, seen.settings.operator_peers, seen.network_policy)
-
-
-def create_secrets(seen: Assessment) -> Step:
-    """Issue the certificates of a new cluster, before its first pod; afterwards `renew_secrets` keeps them."""
-    return PASS if seen.resource.recorded_cluster_id else ensure_secrets(seen)
-
-
-def renew_secrets(seen: Assessment) -> Step:
-    """Keep the certificates of a created cluster: they expire although its spec cannot be applied."""
-    return ensure_secrets(seen) if seen.resource.recorded_cluster_id else PASS
 
 
 def ensure_secrets(seen: Assessment) -> Step:
@@ -158,16 +128,6 @@ def provided_versions(seen: Assessment) -> dict[str, str | None]:
     return versions
 
 
-def require_valid_certificates(seen: Assessment) -> Step:
-    """Change nothing while a certificate is outside its validity."""
-    return steps.require_valid_certificates(seen.secrets.validity, seen.now)
-
-
-def report_ending_certificates(seen: Assessment) -> Step:
-    """Report certificates that end soon."""
-    return steps.report_ending_certificates(seen.secrets.validity, seen.now)
-
-
 def _is_mountable(seen: Observed) -> bool:
     """Whether the Secrets that pods mount have the key that the template names for the newest authority.
 
@@ -176,47 +136,6 @@ def _is_mountable(seen: Observed) -> bool:
     mounts, found = seen.secrets.mounts, seen.secrets.found
     mounted = (mounts.peer, mounts.server)
     return bool(mounts.digest) and all(each.authority_key in content_of(found.get(each.secret)) for each in mounted)
-
-
-def refuse_smaller_volumes(seen: Assessment) -> Step:
-    """Apply nothing of a spec whose volumes are smaller than the present ones: the default of the quota follows it."""
-    if seen.resource.spec.storage.medium != "Volume":
-        return PASS
-    found = [instance.volume for instance in seen.instances if instance.volume]
-    return provisioning.refuse_smaller_volumes(found, seen.stateful_set, seen.resource.spec.storage.size)
-
-
-def expand_volumes(seen: Assessment) -> Step:
-    """Expand volumes before anything waits for space: a full member does not run, and a recovery needs a copy."""
-    if seen.resource.spec.storage.medium != "Volume":
-        return PASS
-    found = [instance.volume for instance in seen.instances if instance.volume]
-    return provisioning.resize_claims(found, seen.resource.spec.storage.size, seen.now, refusal=REFUSAL)
-
-
-def modify_volumes(seen: Assessment) -> Step:
-    """Set the VolumeAttributesClass of the volumes, without a restart."""
-    if seen.resource.spec.storage.medium != "Volume":
-        return PASS
-    found = [instance.volume for instance in seen.instances if instance.volume]
-    requested = seen.resource.spec.storage.volume_attributes_class_name
-    return provisioning.modify_volumes(found, requested, seen.now, attempts=MODIFICATION)
-
-
-def grow_volumes(seen: Assessment) -> Step:
-    """Expand volumes to the size of the spec; they never shrink."""
-    resource = seen.resource
-    if resource.spec.storage.medium != "Volume" or seen.stateful_set is None:
-        return PASS
-    return provisioning.grow_volumes(
-        [instance.volume for instance in seen.instances if instance.volume],
-        seen.stateful_set,
-        resource.spec.storage.size,
-        seen.now,
-        refusal=REFUSAL,
-        may_recreate=seen.members is not None and bool(resource.recorded_cluster_id),
-        attributes_class=resource.spec.storage.volume_attributes_class_name,
-    )
 
 
 def create_stateful_set(seen: Assessment) -> Step:
@@ -267,12 +186,6 @@ def _stateful_set(seen: Assessment, mounts: pod.MountedSecrets) -> Obj:
     resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, seen.settings.operator, seen.now)
     parts = (*pod.DEFERRED, RESOURCES) if resizes else pod.DEFERRED
     return keep_deferred(made, seen.stateful_set, parts, seen.settings.operator, pod.DIGEST, from_spec=given)
-
-
-def resize_members(seen: Assessment) -> Step:
-    """Set the CPU and memory of running members."""
-    pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
-    return resize_pods(pods, seen.resource.spec.container_resources(), CONTAINER, seen.now)
 
 
 def _count(seen: Assessment) -> int:

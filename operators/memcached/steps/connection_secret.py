@@ -2,35 +2,10 @@
 
 from __future__ import annotations
 
-from operators.memcached.api.resource import validate
 from operators.memcached.facts.assessment import Assessment
-from operators.memcached.objects import service
-from operators.memcached.objects.names import client_secret, owner, service_host
-from operators.memcached.objects.pod import COMPONENT
+from operators.memcached.objects.names import client_secret, service_host
 from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of
-from shared.runtime.plan import PASS, Step
-from shared.steps import connection as connections
-from shared.steps.connection import Connection, certificates, credentials, keep_connection
-
-
-def claim_name(seen: Assessment) -> Step:
-    """Create the Service with the name of the resource before anything that clients of another one may find."""
-    own = owner(seen.resource, seen.settings.operator)
-    return connections.claim_name(own, service.service(seen.resource, own, seen.workload.kind), seen.connection)
-
-
-def ensure_connection(seen: Assessment) -> Step:
-    """Keep the connection Secret, if the spec is applied and the operator may write Secrets."""
-    resource = seen.resource
-    if resource.spec.paused or not seen.settings.write_secrets or validate(resource):
-        return PASS
-    return keep_connection(
-        owner(resource, seen.settings.operator),
-        COMPONENT,
-        connection(seen),
-        seen.connection,
-        is_requested=resource.spec.connection_secret,
-    )
+from shared.steps.connection import Connection, certificates, credentials
 
 
 def connection(seen: Assessment) -> Connection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
-from operators.memcached.objects import autoscaler, deployment, disruption_budget, network_policy, service, stateful_set
+from operators.memcached.objects import autoscaler, deployment, service, stateful_set
 from operators.memcached.objects.names import mounted_secret, owner, server_secret
 from operators.memcached.objects.pod import (
     CONTAINER,
@@ -21,7 +21,6 @@ from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
 from shared.steps import certificates, provisioning
-from shared.steps import network_policy as policies
 from shared.steps.deferred import AFFINITY, Deferred, keep_deferred, restarts_pods
 from shared.steps.resize import can_resize, resize_pods
 
@@ -50,11 +49,6 @@ def require_valid_certificates(seen: Assessment) -> Step:
     return certificates.require_valid_certificates(seen.secrets.validity, seen.now)
 
 
-def report_ending_certificates(seen: Assessment) -> Step:
-    """Report a certificate that ends soon."""
-    return certificates.report_ending_certificates(seen.secrets.validity, seen.now)
-
-
 def report_certificate_without_name(seen: Assessment) -> Step:
     """Report a certificate of running servers without their DNS name: only by this very one are they recognized."""
     host = seen.secrets.missing_name
@@ -74,12 +68,6 @@ def ensure_service(seen: Assessment) -> Step:
 
 
 RESOURCES = Deferred(CONTAINER, "resources")
-
-
-def ensure_network_policy(seen: Assessment) -> Step:
-    """Ensure that the NetworkPolicy of the servers matches the spec, or is deleted."""
-    access = network_policy.access(seen.resource, owner(seen.resource, seen.settings.operator))
-    return policies.keep_network_policy(access, seen.settings.operator_peers, seen.network_policy)
 
 
 def ensure_servers(seen: Assessment) -> Step:
@@ -147,13 +135,6 @@ def _workload(seen: Assessment, sidecar: Sidecar, certificate: str) -> Obj:
 def _startup_digest(seen: Assessment, sidecar: Sidecar) -> str:
     """Return the digest of what servers read only at startup."""
     return seen.secrets.startup_digest(seen.resource.uid, with_users=not sidecar.reloads)
-
-
-def ensure_disruption_budget(seen: Assessment) -> Step:
-    """Ensure that the PodDisruptionBudget matches the spec, or is deleted."""
-    own = owner(seen.resource, seen.settings.operator)
-    desired = disruption_budget.disruption_budget(seen.resource, own)
-    return provisioning.keep_disruption_budget(own, desired, seen.disruption_budget)
 
 
 def ensure_autoscaler(seen: Assessment) -> Step:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CLUSTER_UID
-from operators.redis.state.volume_record import node_entries, records, to_record, why_copied, why_unusable
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
-from shared.runtime.plan import Patch, Step
+from operators.redis.state.volume_record import node_entries, records, why_copied, why_unusable
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import Step
 from shared.steps import adoption
 from shared.steps.adoption import Adoption
 
@@ -36,19 +36,6 @@ def report(seen: Assessment) -> Obj:
     if made.is_permitted and (known := records(seen.resource, made.claims)):
         found |= {"formed": True, "nodes": node_entries(known)}
     return found
-
-
-def mark_volumes(seen: Assessment) -> Step:
-    """Record on each volume claim which node's data it has."""
-    return Step.do(
-        *(
-            Patch(PERSISTENT_VOLUME_CLAIM, instance.volume, {"metadata": {"annotations": record}})
-            for instance in seen.instances
-            if instance.volume
-            and "deletionTimestamp" not in instance.volume["metadata"]
-            and (record := to_record(seen.resource, seen, instance))
-        )
-    )
 
 
 def _adoption(seen: Assessment) -> Adoption:

@@ -7,30 +7,11 @@ from urllib.parse import quote
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import PORT
 from operators.redis.facts.assessment import Assessment
-from operators.redis.facts.bus_port import bus_port
-from operators.redis.objects import names, services
-from operators.redis.objects.names import COMPONENT
+from operators.redis.objects import names
 from operators.redis.security.users import USER
 from shared.kubernetes.secrets import CERTIFICATE_KEY, PRIVATE_KEY, content_of
 from shared.pki.certs import joined
-from shared.runtime.plan import PASS, Step
-from shared.steps import connection as connections
-from shared.steps.connection import Connection, certificates, credentials, keep_connection
-
-
-def claim_name(seen: Assessment) -> Step:
-    """Create the Service with the name of the resource before anything that clients of another one may find."""
-    own = names.owner(seen.resource, seen.settings.operator)
-    return connections.claim_name(own, services.headless_service(seen.resource, own, bus_port(seen)), seen.connection)
-
-
-def ensure_connection(seen: Assessment) -> Step:
-    """Keep the connection Secret, if the operator may write Secrets that nodes do not need."""
-    if not seen.settings.write_secrets:
-        return PASS
-    own = names.owner(seen.resource, seen.settings.operator)
-    is_requested = seen.resource.spec.connection_secret
-    return keep_connection(own, COMPONENT, connection(seen), seen.connection, is_requested=is_requested)
+from shared.steps.connection import Connection, certificates, credentials
 
 
 def connection(seen: Assessment) -> Connection:

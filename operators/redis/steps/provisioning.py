@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from operators.redis.facts.assessment import Assessment
-from operators.redis.facts.bus_port import admitted_ports, bus_port
-from operators.redis.objects import disruption_budget, names, network_policy, pod, services, stateful_set
+from operators.redis.facts.bus_port import bus_port
+from operators.redis.objects import names, pod, services, stateful_set
 from operators.redis.objects.names import (
     CERTIFICATE_MARK,
     CLUSTER_UID,
@@ -42,12 +42,10 @@ from shared.status.reasons import FOREIGN_OBJECT, REPLACING_CERTIFICATES
 from shared.status.verdict import Progress
 from shared.steps import certificates as steps
 from shared.steps import claims, connection, provisioning
-from shared.steps import network_policy as policies
 from shared.steps.certificates import Issuing, keep_certificates
 from shared.steps.deferred import AFFINITY, Deferred, keep_deferred
-from shared.steps.network_policy import Access
 from shared.steps.passwords import ROTATE, GeneratedPassword
-from shared.steps.resize import can_resize, resizable, resize_pods
+from shared.steps.resize import can_resize, resizable
 
 REFUSAL = "redis.middleware.hc.cn/growth-refused"
 """Annotation of volume claims: the size, time and reason of the last growth that the API server rejected."""
@@ -91,30 +89,6 @@ def ensure_services(seen: Assessment) -> Step:
     )
 
 
-def ensure_disruption_budget(seen: Assessment) -> Step:
-    """Apply the PodDisruptionBudget of the spec, or the default that protects the data."""
-    own = names.owner(seen.resource, seen.settings.operator)
-    desired = disruption_budget.disruption_budget(seen.resource, own)
-    return provisioning.keep_disruption_budget(own, desired, seen.disruption_budget)
-
-
-def ensure_network_policy(seen: Assessment) -> Step:
-    """Apply the NetworkPolicy of the nodes, or delete it if the spec disables it."""
-    access = _access(seen)
-    return policies.keep_network_policy(access, seen.settings.operator_peers, seen.network_policy)
-
-
-def admit_operator(seen: Assessment) -> Step:
-    """Admit the operator to running nodes although the spec cannot be applied: it could not repair them otherwise."""
-    access = _access(seen)
-    return policies.admit_operator(access, seen.settings.operator_peers, seen.network_policy)
-
-
-def _access(seen: Assessment) -> Access:
-    own = names.owner(seen.resource, seen.settings.operator)
-    return network_policy.access(seen.resource, own, admitted_ports(seen))
-
-
 RESOURCES = Deferred(CONTAINER, "resources")
 
 
@@ -145,12 +119,6 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
-def resize_nodes(seen: Assessment) -> Step:
-    """Set the CPU of running nodes."""
-    pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
-    return resize_pods(pods, pod.amounts(permitted(seen).resource), CONTAINER, seen.now)
-
-
 # Secrets.
 
 
@@ -173,16 +141,6 @@ def provide_password(seen: Assessment) -> Step:
         may_rotate=secrets.passwords is not None and secrets.desired in secrets.passwords.good,
     )
     return generated.step(seen.now, is_permitted=seen.settings.write_secrets)
-
-
-def create_secrets(seen: Assessment) -> Step:
-    """Create the Secrets that nodes mount, before the first pods; afterwards `renew_secrets` keeps them."""
-    return PASS if seen.resource.formed else ensure_secrets(seen)
-
-
-def renew_secrets(seen: Assessment) -> Step:
-    """Keep the Secrets of a created cluster: its certificates expire although its spec cannot be applied."""
-    return ensure_secrets(seen) if seen.resource.formed else PASS
 
 
 def ensure_secrets(seen: Assessment) -> Step:
@@ -301,55 +259,4 @@ def _report_withheld_certificate(seen: Assessment) -> Step:
     return steps.report_withheld_certificates((copied,), seen.now)
 
 
-def require_valid_certificates(seen: Assessment) -> Step:
-    """Change nothing while a certificate is outside its validity."""
-    return steps.require_valid_certificates(seen.secrets.validity, seen.now)
-
-
-def report_ending_certificates(seen: Assessment) -> Step:
-    """Report certificates that end soon."""
-    return steps.report_ending_certificates(seen.secrets.validity, seen.now)
-
-
 # Volumes.
-
-
-def expand_volumes(seen: Assessment) -> Step:
-    """Expand volumes before anything waits for a node: one whose volume is full cannot write, and may not start."""
-    if seen.resource.spec.storage is None:
-        return PASS
-    found = [instance.volume for instance in seen.instances if instance.volume]
-    return provisioning.resize_claims(found, seen.resource.spec.storage.size, seen.now, refusal=REFUSAL)
-
-
-def refuse_smaller_volumes(seen: Assessment) -> Step:
-    """Apply nothing of a spec whose volumes are smaller than the present ones."""
-    if seen.resource.spec.storage is None:
-        return PASS
-    found = [instance.volume for instance in seen.instances if instance.volume]
-    return provisioning.refuse_smaller_volumes(found, seen.stateful_set, seen.resource.spec.storage.size)
-
-
-def modify_volumes(seen: Assessment) -> Step:
-    """Set the VolumeAttributesClass of the volumes, without a restart."""
-    if seen.resource.spec.storage is None:
-        return PASS
-    found = [instance.volume for instance in seen.instances if instance.volume]
-    requested = seen.resource.spec.storage.volume_attributes_class_name
-    return provisioning.modify_volumes(found, requested, seen.now, attempts=MODIFICATION)
-
-
-def grow_volumes(seen: Assessment) -> Step:
-    """Grow volumes to the size of the spec; they never shrink."""
-    resource = seen.resource
-    if resource.spec.storage is None or seen.stateful_set is None:
-        return PASS
-    return provisioning.grow_volumes(
-        [instance.volume for instance in seen.instances if instance.volume],
-        seen.stateful_set,
-        resource.spec.storage.size,
-        seen.now,
-        refusal=REFUSAL,
-        may_recreate=resource.formed,
-        attributes_class=resource.spec.storage.volume_attributes_class_name,
-    )

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from operators.etcd import observe, plan
+from operators.etcd import observe
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client import commands
 from operators.etcd.client.errors import Unreachable
@@ -17,6 +17,7 @@ from operators.etcd.state.observed import Instance
 from operators.etcd.steps import backup_schedule, quorum_recovery
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS
+from shared.steps.database import StoredDatabase
 from tests.etcd.simulation.courses import (
     CLAIM_GIVEN,
     CLAIM_TAKEN,
@@ -72,7 +73,7 @@ async def begun(kind: Kind) -> Course:
 
 
 def certificates_are_never_renewed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(plan, "renew_secrets", lambda *_: PASS)
+    patch.setattr(StoredDatabase, "renew_secrets", lambda *_: PASS)
 
 
 def schedule_waits_for_a_failed_snapshot(patch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,12 @@ from operators.memcached.facts.pause import Pause
 from operators.memcached.objects import deployment
 from operators.memcached.security.connection import Access
 from operators.memcached.security.users import AcceptedUsers
-from operators.memcached.steps.connection_secret import ensure_connection
 from shared.kubernetes import ownership, secret_provenance
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, SECRET, SERVICE, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner
 from shared.pki.copies import CopiedCertificate
 from shared.runtime.plan import PASS, Delete, Step
+from shared.steps.database import Database
 from tests.harness.harness import NAMESPACE
 from tests.harness.reference_run import ReferenceRun
 from tests.harness.scenario import (
@@ -141,14 +141,13 @@ def ignores_the_pause_of_a_resource(patch: pytest.MonkeyPatch) -> None:
 
 def writes_the_connection_of_a_paused_resource(patch: pytest.MonkeyPatch) -> None:
     """Keep the Secret for clients of a paused resource."""
+    keep = Database.ensure_connection
 
-    def unpaused(seen: Assessment) -> Step:
+    def unpaused(database: Database[Assessment], seen: Assessment) -> Step:
         spec = {**seen.resource.obj["spec"], "paused": False}
-        return ensure_connection(
-            dataclasses.replace(seen, resource=Memcached.parse({**seen.resource.obj, "spec": spec}))
-        )
+        return keep(database, dataclasses.replace(seen, resource=Memcached.parse({**seen.resource.obj, "spec": spec})))
 
-    patch.setattr(plan, "ensure_connection", unpaused)
+    patch.setattr(Database, "ensure_connection", unpaused)
 
 
 def impostor(stage: Stage) -> None:

@@ -24,7 +24,7 @@ from shared.kubernetes.kinds import POD
 from shared.runtime.plan import PASS, Apply, Step
 from shared.status.reasons import Reason
 from shared.steps import volumes
-from shared.steps.own_secrets import SecretSteps
+from shared.steps.database import Database
 from shared.steps.rolling_update import RollingUpdate
 from tests.harness.disturbance import DISTURBANCES
 from tests.harness.reference_run import ReferenceRun
@@ -135,7 +135,7 @@ def reports_every_replica_as_synced(patch: pytest.MonkeyPatch) -> None:
 
 def keeps_owners_of_secrets(patch: pytest.MonkeyPatch) -> None:
     """Does not change the owners of its Secrets when the spec does."""
-    patch.setattr(SecretSteps, "keep_owners", lambda *_: PASS)
+    patch.setattr(Database, "keep_secret_owners", lambda *_: PASS)
 
 
 def led_astray() -> ScenarioStep:

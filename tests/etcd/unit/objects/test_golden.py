@@ -17,6 +17,7 @@ import yaml
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
+from operators.etcd.database import DATABASE
 from operators.etcd.objects import names, stateful_set
 from operators.etcd.objects import pod as template
 from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
@@ -63,8 +64,8 @@ def test_objects_equal_the_golden_file(case: str) -> None:
         secrets = template.MountedSecrets("d" * 16, template.Mount(peer, key), template.Mount(server, key))
     steps = [
         provisioning.ensure_services(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
-        provisioning.ensure_disruption_budget(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
-        provisioning.ensure_network_policy(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
+        DATABASE.ensure_disruption_budget(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
+        DATABASE.ensure_network_policy(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
     ]
     made = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:

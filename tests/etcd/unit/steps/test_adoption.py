@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.database import DATABASE
 from operators.etcd.state.observed import Observed
-from operators.etcd.steps.adoption import mark_volumes
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import INSTANCE, NAME
 from shared.runtime.plan import Patch, Plan
@@ -227,7 +227,7 @@ def test_adopted_members_that_report_another_cluster_block_every_change() -> Non
 
 
 def marks(resource: EtcdCluster, *at: At, **more: Any) -> list[str]:
-    step = mark_volumes(assess(resource, replace(seen(resource, *at), **more)))
+    step = DATABASE.mark_volumes(assess(resource, replace(seen(resource, *at), **more)))
     assert all(isinstance(action, Patch) for action in step.actions)
     return [action.obj["metadata"]["name"] for action in step.actions if isinstance(action, Patch)]
 
@@ -235,7 +235,7 @@ def marks(resource: EtcdCluster, *at: At, **more: Any) -> list[str]:
 def test_volumes_of_healthy_members_record_their_cluster() -> None:
     resource = cluster()
     world = seen(resource, VOTER, VOTER, VOTER)
-    [patch, *_] = mark_volumes(assess(resource, world)).actions
+    [patch, *_] = DATABASE.mark_volumes(assess(resource, world)).actions
     assert isinstance(patch, Patch)
     assert patch.change == {"metadata": {"annotations": record(0)}}
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from operators.etcd.client.server import Access
+from operators.etcd.database import DATABASE
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
 from operators.etcd.security.secrets import Secrets
 from operators.etcd.state.observed import ClientUser
-from operators.etcd.steps.connection_secret import connection, ensure_connection
+from operators.etcd.steps.connection_secret import connection
 from shared.kubernetes.kinds import SERVICE
 from shared.kubernetes.secrets import content_of, encoded
 from shared.runtime.plan import PASS, WriteSecret
@@ -69,7 +70,7 @@ def test_password_is_unknown_until_etcd_accepts_it(world: Any) -> None:
     known = Secrets(access=Access(user="root", password="guess"))
     found = connection(facts(secrets=known, **world)).content
     assert (found["username"], found["password"]) == (None, None)
-    assert ensure_connection(facts(secrets=known, **world)) == PASS
+    assert DATABASE.ensure_connection(facts(secrets=known, **world)) == PASS
 
 
 def test_client_certificate_is_the_one_for_clients() -> None:
@@ -86,8 +87,9 @@ def test_client_certificate_is_the_one_for_clients() -> None:
 
 def test_operator_without_the_right_to_write_secrets_writes_none() -> None:
     assert (
-        ensure_connection(replace(facts(auth_enabled=False), settings=replace(SETTINGS, write_secrets=False))) == PASS
+        DATABASE.ensure_connection(replace(facts(auth_enabled=False), settings=replace(SETTINGS, write_secrets=False)))
+        == PASS
     )
-    (write,) = ensure_connection(facts(auth_enabled=False)).actions
+    (write,) = DATABASE.ensure_connection(facts(auth_enabled=False)).actions
     assert isinstance(write, WriteSecret)
     assert content_of(write.obj)["endpoints"] == ENDPOINTS

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from operators.etcd.database import DATABASE
 from operators.etcd.objects.names import COMPONENT, SECRETS, owner
 from operators.etcd.security.secrets import Secrets, judge
 from operators.etcd.state.observed import Instance, Observed
@@ -20,6 +21,7 @@ from shared.pki.validity import Validity
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step, WriteSecret
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
+from shared.steps.database import require_valid_certificates
 from tests.etcd.unit.security.secret_fixtures import AUTHORITY, PEER
 from tests.etcd.unit.security.secret_fixtures import ClusterSecrets as Vault
 from tests.etcd.unit.world import ABSENT, NOW, SETTINGS, VOTER, assess, cluster, seen
@@ -40,24 +42,24 @@ def test_orphaned_disruption_budget_is_not_deleted() -> None:
     """A copied manifest has the labels of the resource, too."""
     found = budget({"maxUnavailable": 1})
     del found["metadata"]["ownerReferences"]
-    assert provisioning.ensure_disruption_budget(assess(cluster(1), Observed(disruption_budget=found))) == PASS
+    assert DATABASE.ensure_disruption_budget(assess(cluster(1), Observed(disruption_budget=found))) == PASS
 
 
 def test_disruption_budget_that_is_no_longer_needed_is_deleted() -> None:
     resource, found = cluster(1), budget({"maxUnavailable": 1})
-    step = provisioning.ensure_disruption_budget(assess(resource, Observed(disruption_budget=found)))
+    step = DATABASE.ensure_disruption_budget(assess(resource, Observed(disruption_budget=found)))
     (action,) = step.actions
     assert isinstance(action, Delete)
-    assert provisioning.ensure_disruption_budget(assess(resource, Observed())) == PASS
+    assert DATABASE.ensure_disruption_budget(assess(resource, Observed())) == PASS
 
 
 def test_disruption_budget_with_the_other_limit_is_recreated() -> None:
     resource = cluster(podDisruptionBudget={"minAvailable": 2})
-    (action,) = provisioning.ensure_disruption_budget(
+    (action,) = DATABASE.ensure_disruption_budget(
         assess(resource, Observed(disruption_budget=budget({"maxUnavailable": 1})))
     ).actions
     assert isinstance(action, Delete), "Kubernetes accepts only one of the two limits"
-    (action,) = provisioning.ensure_disruption_budget(
+    (action,) = DATABASE.ensure_disruption_budget(
         assess(resource, Observed(disruption_budget=budget({"minAvailable": 1})))
     ).actions
     assert isinstance(action, Apply)
@@ -158,10 +160,8 @@ def test_certificate_that_has_ended_blocks_changes_but_not_the_repairs_before_th
     ends = datetime(2026, 1, 1, 12, tzinfo=UTC)
     found = Observed(secrets=Secrets(validity={"peers": Validity(ends - 900 * HOUR, ends)}))
     running, new = cluster(), cluster(recorded=None)
-    assert provisioning.require_valid_certificates(assess(running, found, ends - timedelta(minutes=20))) == Step(
-        requeue=1200.0
-    )
-    step = provisioning.require_valid_certificates(assess(running, found, ends))
+    assert require_valid_certificates(assess(running, found, ends - timedelta(minutes=20))) == Step(requeue=1200.0)
+    step = require_valid_certificates(assess(running, found, ends))
     assert (step.progress, step.reason, step.warning) == (Progress.WAITING, "CertificateExpired", True)
     assert "Secret peers: the certificate, or its authority, ended at 2026-01-01 12:00 UTC." in step.message
     assert provisioning.require_secrets(assess(running, found, ends)) == replace(step, progress=Progress.PROGRESSING)
@@ -190,7 +190,7 @@ def world(*sizes: str, template: str = "8Gi", has: str | None = None, phase: str
 
 
 def grow(found: Observed, size: str = "20Gi", now: datetime = NOW, **spec: Any) -> Step:
-    return provisioning.grow_volumes(assess(cluster(len(found.instances), storage={"size": size}, **spec), found, now))
+    return DATABASE.grow_volumes(assess(cluster(len(found.instances), storage={"size": size}, **spec), found, now))
 
 
 def test_claim_of_each_small_volume_is_expanded() -> None:
@@ -225,7 +225,7 @@ def test_stateful_set_is_recreated_only_while_members_are_known() -> None:
     found = world("20Gi", "20Gi", "20Gi")
     assert grow(replace(found, members=None)).actions == ()
     beginning = cluster(recorded=None, storage={"size": "20Gi"})
-    assert provisioning.grow_volumes(assess(beginning, found)).actions == (), (
+    assert DATABASE.grow_volumes(assess(beginning, found)).actions == (), (
         "the seed must not be bootstrapped a second time"
     )
 
@@ -291,9 +291,9 @@ def test_volumes_never_shrink() -> None:
 
 def test_in_memory_cluster_has_no_volume_to_expand() -> None:
     resource = cluster(storage={"medium": "Memory", "size": "1Gi"})
-    assert provisioning.grow_volumes(assess(resource, seen(resource, VOTER, VOTER, VOTER))) == PASS
-    assert provisioning.grow_volumes(assess(cluster(), Observed())) == PASS
-    assert provisioning.grow_volumes(assess(cluster(), seen(cluster(), VOTER, VOTER, ABSENT))) == PASS
+    assert DATABASE.grow_volumes(assess(resource, seen(resource, VOTER, VOTER, VOTER))) == PASS
+    assert DATABASE.grow_volumes(assess(cluster(), Observed())) == PASS
+    assert DATABASE.grow_volumes(assess(cluster(), seen(cluster(), VOTER, VOTER, ABSENT))) == PASS
 
 
 def test_template_is_not_changed_before_pods_can_mount_the_bundle_of_a_new_authority() -> None:

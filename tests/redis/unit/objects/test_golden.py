@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.database import DATABASE
 from operators.redis.facts.bus_port import bus_port
 from operators.redis.objects import names, stateful_set
 from operators.redis.objects import pod as template
@@ -56,8 +57,8 @@ def test_objects_match_the_golden_file(case: str) -> None:
     steps = [
         provisioning.ensure_services(assess(resource, observed)),
         configuration.ensure_config_map(assess(resource, observed)),
-        provisioning.ensure_disruption_budget(assess(resource, observed)),
-        provisioning.ensure_network_policy(assess(resource, observed)),
+        DATABASE.ensure_disruption_budget(assess(resource, observed)),
+        DATABASE.ensure_network_policy(assess(resource, observed)),
     ]
     objects = [action.obj for step in steps for action in step.actions if isinstance(action, Apply)]
     if (issuer := resource.spec.tls.issuer) is not None:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.database import DATABASE
 from operators.redis.objects.names import CLUSTER_UID, ORIGIN
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import origin
-from operators.redis.steps.adoption import adopt_volumes, mark_volumes, report
+from operators.redis.steps.adoption import adopt_volumes, report
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Patch, Step
 from shared.status.verdict import Progress
@@ -138,7 +139,7 @@ def marks(at: list[At], **changed: Any) -> list[str]:
     made = cluster(*at)
     observed = seen(made, *at)
     instances = tuple(replace(instance, **changed) for instance in observed.instances)
-    step = mark_volumes(assess(made, replace(observed, instances=instances)))
+    step = DATABASE.mark_volumes(assess(made, replace(observed, instances=instances)))
     return [action.obj["metadata"]["name"] for action in step.actions if isinstance(action, Patch)]
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.database import DATABASE
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import names
 from operators.redis.security.users import Passwords
-from operators.redis.steps.connection_secret import connection, ensure_connection
+from operators.redis.steps.connection_secret import connection
 from shared.kubernetes.kinds import SERVICE
 from shared.kubernetes.secrets import content_of
 from shared.runtime.plan import PASS, WriteSecret
@@ -64,8 +65,11 @@ def test_tls_without_certificates_yet_is_unknown() -> None:
 
 
 def test_operator_without_the_right_to_write_secrets_writes_none() -> None:
-    assert ensure_connection(replace(facts(Passwords("")), settings=replace(SETTINGS, write_secrets=False))) == PASS
-    (write,) = ensure_connection(facts(Passwords(""))).actions
+    assert (
+        DATABASE.ensure_connection(replace(facts(Passwords("")), settings=replace(SETTINGS, write_secrets=False)))
+        == PASS
+    )
+    (write,) = DATABASE.ensure_connection(facts(Passwords(""))).actions
     assert isinstance(write, WriteSecret)
     assert content_of(write.obj)["nodes"] == NODES
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.database import DATABASE
 from operators.redis.objects import names, network_policy
 from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
@@ -199,9 +200,9 @@ def test_certificates_without_an_issuer_stop_no_repair() -> None:
     lab = Lab(resource=wished(tls={"mode": "certManager"}))
     formed = RedisCluster.parse(lab.resource.obj | {"status": {"formed": True}})
     for _ in range(3):  # the Secret with the users
-        for action in provisioning.renew_secrets(assess(formed, lab.seen())).actions:
+        for action in DATABASE.renew_secrets(assess(formed, lab.seen())).actions:
             lab.do(action)
-    assert provisioning.renew_secrets(assess(formed, lab.seen())) == PASS
+    assert DATABASE.renew_secrets(assess(formed, lab.seen())) == PASS
 
 
 def test_missing_secret_blocks_new_clusters_but_not_running_ones() -> None:
@@ -251,16 +252,16 @@ def budget(spec: Obj, **labels: str) -> Obj:
 
 def test_disruption_budget_with_the_other_field_is_recreated() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}))
-    (action,) = provisioning.ensure_disruption_budget(assess(wished(), seen)).actions
+    (action,) = DATABASE.ensure_disruption_budget(assess(wished(), seen)).actions
     assert isinstance(action, Delete)
     seen = Observed(disruption_budget=budget({"maxUnavailable": 2}))
-    (action,) = provisioning.ensure_disruption_budget(assess(wished(), seen)).actions
+    (action,) = DATABASE.ensure_disruption_budget(assess(wished(), seen)).actions
     assert isinstance(action, Apply)
 
 
 def test_foreign_disruption_budget_is_not_changed() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}, **{"app.kubernetes.io/managed-by": "them"}))
-    (action,) = provisioning.ensure_disruption_budget(assess(wished(), seen)).actions
+    (action,) = DATABASE.ensure_disruption_budget(assess(wished(), seen)).actions
     assert isinstance(action, Apply)
     with pytest.raises(ownership.ForeignObject):
         ownership.require_owned(action.obj, seen.disruption_budget or {})
@@ -288,21 +289,19 @@ def formed(**spec: Any) -> RedisCluster:
 
 def test_volumes_grow_before_the_stateful_set_is_recreated_around_its_pods() -> None:
     resource = formed(storage={"size": "2Gi"})
-    (action,) = provisioning.grow_volumes(assess(resource, volumes("1Gi", "1Gi"))).actions
+    (action,) = DATABASE.grow_volumes(assess(resource, volumes("1Gi", "1Gi"))).actions
     assert isinstance(action, Patch)
     assert action.change["spec"] == {"resources": {"requests": {"storage": "2Gi"}}}
-    (action,) = provisioning.grow_volumes(assess(resource, volumes("2Gi", "1Gi"))).actions
+    (action,) = DATABASE.grow_volumes(assess(resource, volumes("2Gi", "1Gi"))).actions
     assert isinstance(action, Delete)
     assert action.orphan
-    assert provisioning.grow_volumes(assess(resource, volumes("2Gi", "2Gi"))) == PASS
+    assert DATABASE.grow_volumes(assess(resource, volumes("2Gi", "2Gi"))) == PASS
 
 
 def test_stateful_set_is_kept_during_bootstrap_and_without_volumes() -> None:
-    assert provisioning.grow_volumes(assess(wished(storage={"size": "2Gi"}), volumes("2Gi", "1Gi"))).actions == ()
-    assert provisioning.grow_volumes(assess(formed(), volumes("1Gi", "1Gi"))) == PASS
-    assert (
-        provisioning.grow_volumes(assess(formed(storage={}), replace(volumes("1Gi", "1Gi"), stateful_set=None))) == PASS
-    )
+    assert DATABASE.grow_volumes(assess(wished(storage={"size": "2Gi"}), volumes("2Gi", "1Gi"))).actions == ()
+    assert DATABASE.grow_volumes(assess(formed(), volumes("1Gi", "1Gi"))) == PASS
+    assert DATABASE.grow_volumes(assess(formed(storage={}), replace(volumes("1Gi", "1Gi"), stateful_set=None))) == PASS
 
 
 def test_cluster_with_password_and_tls_has_both_when_it_starts() -> None:
@@ -324,7 +323,7 @@ DISABLED: Obj = {"network": {"enabled": False}}
 
 def actions_of(seen: Observed, **spec: Any) -> list[tuple[type, str]]:
     """Return the actions for the NetworkPolicies, each with the name of its object."""
-    made = provisioning.ensure_network_policy(assess(wished(**spec), seen)).actions
+    made = DATABASE.ensure_network_policy(assess(wished(**spec), seen)).actions
     return [(type(each), each.obj["metadata"]["name"]) for each in made if isinstance(each, Apply | Delete)]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import pytest
 
+from operators.memcached.database import DATABASE
 from shared.kubernetes.kinds import SECRET, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secret_provenance import ADOPT, RECORD
@@ -16,7 +18,8 @@ from shared.runtime.plan import PASS, Patch, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
 from shared.steps.connection import Connection, ConnectionSecret
-from shared.steps.own_secrets import OwnSecrets, SecretSteps
+from shared.steps.database import Database
+from shared.steps.own_secrets import OwnSecrets
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
 OWN = Owner(BOX, "ns", "a", "own", "box", "box-operator")
@@ -98,15 +101,19 @@ def test_orphaned_connection_secret_is_owned_in_the_pass_that_recognizes_it() ->
     assert (seeded.keep_owners(), seeded.record) == (PASS, {})
 
 
-def test_repair_that_would_write_to_a_secret_of_unknown_origin_reports_how_to_adopt_all() -> None:
+def test_repair_that_would_write_to_a_secret_of_unknown_origin_reports_how_to_adopt_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     found = [secret(name, OWN.reference(), key="theirs") for name in ("one", "two")]
     secrets = replace(own_secrets(), unproven=tuple(found))
+    monkeypatch.setattr(Database, "own_secrets", lambda *_: secrets)
+    database: Database[Any] = DATABASE
 
     def repair(name: str, *_: object) -> Step:
         return Step.do(WriteSecret(OWN.object(SECRET, name, component="box"), None))
 
     def outcome(name: str) -> Step:
-        return SecretSteps[None](lambda _: secrets).proven(partial(repair, name))(None)
+        return database.proven(partial(repair, name))(None)
 
     assert outcome("three") == repair("three")
     refused = outcome("two")

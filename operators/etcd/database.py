@@ -1,0 +1,34 @@
+"""What the steps that all databases share need to know of etcd."""
+
+from __future__ import annotations
+
+from operators.etcd.facts.assessment import Assessment
+from operators.etcd.membership.volume_record import to_record
+from operators.etcd.objects import disruption_budget, names, network_policy, pod, services
+from operators.etcd.objects.names import COMPONENT, CONTAINER
+from operators.etcd.security.secrets import made_secrets
+from operators.etcd.steps.connection_secret import connection
+from operators.etcd.steps.credentials import lasting_secrets
+from operators.etcd.steps.provisioning import ensure_secrets
+from shared.steps.database import StoredDatabase
+
+DATABASE: StoredDatabase[Assessment] = StoredDatabase(
+    component=COMPONENT,
+    container=CONTAINER,
+    template=pod.TEMPLATE,
+    owner=names.owner,
+    service=lambda seen, own: services.headless_service(seen.resource, own),
+    budget=disruption_budget.disruption_budget,
+    access=lambda seen, own: network_policy.access(seen.resource, own),
+    amounts=lambda seen: seen.resource.spec.container_resources(),
+    connects=connection,
+    secrets=made_secrets,
+    lasting=lasting_secrets,
+    issue=ensure_secrets,
+    is_created=lambda seen: bool(seen.resource.recorded_cluster_id),
+    is_at_rest=lambda seen: seen.members is not None and bool(seen.resource.recorded_cluster_id),
+    storage=lambda resource: resource.spec.storage if resource.spec.storage.medium == "Volume" else None,
+    record=lambda seen, instance: to_record(seen.resource, seen, instance),
+    refusal="etcd.ydzs.io/growth-refused",
+    modification="etcd.ydzs.io/modification-tried",
+)

@@ -1,0 +1,34 @@
+"""What the steps that all databases share need to know of Redis."""
+
+from __future__ import annotations
+
+from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.bus_port import admitted_ports, bus_port
+from operators.redis.objects import disruption_budget, names, network_policy, pod, services
+from operators.redis.objects.names import COMPONENT, CONTAINER
+from operators.redis.security.secrets import made_secrets
+from operators.redis.state.volume_record import to_record
+from operators.redis.steps.connection_secret import connection
+from operators.redis.steps.provisioning import ensure_secrets
+from operators.redis.steps.rolling_update import permitted
+from shared.steps.database import StoredDatabase
+
+DATABASE: StoredDatabase[Assessment] = StoredDatabase(
+    component=COMPONENT,
+    container=CONTAINER,
+    template=pod.TEMPLATE,
+    owner=names.owner,
+    service=lambda seen, own: services.headless_service(seen.resource, own, bus_port(seen)),
+    budget=disruption_budget.disruption_budget,
+    access=lambda seen, own: network_policy.access(seen.resource, own, admitted_ports(seen)),
+    amounts=lambda seen: pod.amounts(permitted(seen).resource),
+    connects=connection,
+    secrets=made_secrets,
+    issue=ensure_secrets,
+    is_created=lambda seen: seen.resource.formed,
+    is_at_rest=lambda seen: seen.resource.formed,
+    storage=lambda resource: resource.spec.storage,
+    record=lambda seen, instance: to_record(seen.resource, seen, instance),
+    refusal="redis.middleware.hc.cn/growth-refused",
+    modification="redis.middleware.hc.cn/modification-tried",
+)

@@ -1,0 +1,303 @@
+"""Steps that are the same for all databases, over one table of what differs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from shared.api.spec import CustomResource
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
+from shared.kubernetes.ownership import Owner
+from shared.pki.validity import Validity
+from shared.runtime.plan import PASS, Patch, Step, StepOf, WriteSecret
+from shared.runtime.settings import Settings
+from shared.steps import certificates, connection, network_policy, provisioning
+from shared.steps.connection import Connection, ConnectionSecret
+from shared.steps.instance import Instance
+from shared.steps.network_policy import Access
+from shared.steps.own_secrets import OwnSecrets
+from shared.steps.resize import resizable, resize_pods
+
+
+class Secrets(Protocol):
+    """The Secrets of a database, as far as all databases have them."""
+
+    @property
+    def found(self) -> Mapping[str, Obj | None]: ...
+
+    @property
+    def unproven(self) -> tuple[Obj, ...]: ...
+
+    @property
+    def validity(self) -> Mapping[str, Validity]: ...
+
+
+class Served(Protocol):
+    """A view of a database with clients (`shared.steps.view`)."""
+
+    @property
+    def resource(self) -> CustomResource[Any]: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def now(self) -> datetime: ...
+
+    @property
+    def secrets(self) -> Secrets: ...
+
+    @property
+    def disruption_budget(self) -> Obj | None: ...
+
+    @property
+    def network_policy(self) -> Obj | None: ...
+
+    @property
+    def connection(self) -> ConnectionSecret | None: ...
+
+
+class Stored(Served, Protocol):
+    """A view of a database whose servers have volumes."""
+
+    @property
+    def stateful_set(self) -> Obj | None: ...
+
+    @property
+    def instances(self) -> tuple[Instance, ...]: ...
+
+
+class Storage(Protocol):
+    """What the spec requests of each volume."""
+
+    @property
+    def size(self) -> int | str: ...
+
+    @property
+    def volume_attributes_class_name(self) -> str | None: ...
+
+
+Seen = TypeVar("Seen", bound=Served)
+SeenStored = TypeVar("SeenStored", bound=Stored)
+
+
+def _none(_seen: Any) -> frozenset[str]:
+    return frozenset()
+
+
+def _always(_seen: Any) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database(Generic[Seen]):
+    """What differs between databases with clients, and the steps that do not.
+
+    Attributes:
+        component: component label of its objects.
+        owner: returns a resource as the owner of its objects, which the operator of a name manages.
+        service: returns the Service that has the name of the resource.
+        budget: returns the PodDisruptionBudget of the spec; None for none.
+        access: returns the ports of the servers, and who may connect to them.
+        connects: returns what clients need to connect.
+        secrets: returns the names of the Secrets that the operator makes, without the connection Secret.
+        lasting: returns those that outlive the resource although its other objects do not.
+        spare: returns those that the spec no longer needs, and that may still have content.
+        publishes: returns whether the connection Secret may change now.
+    """
+
+    component: str
+    owner: Callable[[Any, str], Owner]
+    service: Callable[[Seen, Owner], Obj]
+    budget: Callable[[Any, Owner], Obj | None]
+    access: Callable[[Seen, Owner], Access]
+    connects: Callable[[Seen], Connection]
+    secrets: Callable[[Any], Collection[str]]
+    lasting: Callable[[Seen], frozenset[str]] = _none
+    spare: Callable[[Seen], frozenset[str]] = _none
+    publishes: Callable[[Seen], bool] = _always
+
+    def own(self, seen: Seen) -> Owner:
+        """Return the resource as the owner of its objects."""
+        return self.owner(seen.resource, seen.settings.operator)
+
+    def own_secrets(self, seen: Seen) -> OwnSecrets:
+        """Return the Secrets that the operator makes."""
+        return OwnSecrets(
+            own=self.own(seen),
+            component=self.component,
+            resource=seen.resource.obj,
+            names=self.secrets(seen.resource),
+            found=seen.secrets.found,
+            unproven=seen.secrets.unproven,
+            connection=self.connects(seen),
+            published=seen.connection,
+            lasting=self.lasting(seen),
+            spare=self.spare(seen),
+        )
+
+    def refuse_unproven_secrets(self, seen: Seen) -> Step:
+        """Use no content of unknown origin (`OwnSecrets.refuse`)."""
+        return self.own_secrets(seen).refuse()
+
+    def keep_secret_owners(self, seen: Seen) -> Step:
+        """Keep the labels and owners of the Secrets (`OwnSecrets.keep_owners`)."""
+        return self.own_secrets(seen).keep_owners()
+
+    def empty_spare_secrets(self, seen: Seen) -> Step:
+        """Keep no secret content that nothing uses (`OwnSecrets.empty_spare`)."""
+        return self.own_secrets(seen).empty_spare()
+
+    def proven(self, step: StepOf[Seen]) -> StepOf[Seen]:
+        """Return a step that repairs; if it would write to a Secret of unknown origin, what to do about that instead.
+
+        The step finds such a Secret missing. The executor would refuse to create it, after a request.
+        """
+
+        def repair_proven(seen: Seen) -> Step:
+            repair = step(seen)
+            written = {action.obj["metadata"]["name"] for action in repair.actions if isinstance(action, WriteSecret)}
+            if not written:  # as in nearly every pass
+                return repair
+            own = self.own_secrets(seen)
+            return repair if written.isdisjoint(each["metadata"]["name"] for each in own.unproven) else own.refuse()
+
+        return repair_proven
+
+    def claim_name(self, seen: Seen) -> Step:
+        """Create the Service with the name of the resource before anything that clients of another one may find."""
+        own = self.own(seen)
+        return connection.claim_name(own, self.service(seen, own), seen.connection)
+
+    def ensure_connection(self, seen: Seen) -> Step:
+        """Keep the connection Secret, if the operator may write Secrets that servers do not need."""
+        if not seen.settings.write_secrets or not self.publishes(seen):
+            return PASS
+        is_requested = seen.resource.spec.connection_secret
+        found = seen.connection
+        return connection.keep_connection(
+            self.own(seen), self.component, self.connects(seen), found, is_requested=is_requested
+        )
+
+    def ensure_disruption_budget(self, seen: Seen) -> Step:
+        """Keep the PodDisruptionBudget of the spec, or its default; delete one that is not wanted."""
+        own = self.own(seen)
+        return provisioning.keep_disruption_budget(own, self.budget(seen.resource, own), seen.disruption_budget)
+
+    def ensure_network_policy(self, seen: Seen) -> Step:
+        """Keep the NetworkPolicy of the servers, or delete it if the spec disables it."""
+        access = self.access(seen, self.own(seen))
+        return network_policy.keep_network_policy(access, seen.settings.operator_peers, seen.network_policy)
+
+    def admit_operator(self, seen: Seen) -> Step:
+        """Admit the operator to running servers although the spec cannot be applied: it could not repair otherwise."""
+        access = self.access(seen, self.own(seen))
+        return network_policy.admit_operator(access, seen.settings.operator_peers, seen.network_policy)
+
+
+def require_valid_certificates(seen: Served) -> Step:
+    """Change nothing while a certificate is outside its validity: a restarted server could not connect to others."""
+    return certificates.require_valid_certificates(seen.secrets.validity, seen.now)
+
+
+def report_ending_certificates(seen: Served) -> Step:
+    """Report certificates that end soon."""
+    return certificates.report_ending_certificates(seen.secrets.validity, seen.now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDatabase(Database[SeenStored]):
+    """What differs between databases whose servers have volumes, and the steps that do not.
+
+    Attributes:
+        container: container of the server.
+        template: annotation with the digest of the template of a pod.
+        amounts: returns the amounts of CPU and memory of a container.
+        is_created: returns whether the database has data that must be kept.
+        is_at_rest: returns whether the StatefulSet may be recreated for a new template of its claims.
+        storage: returns what the spec requests of each volume; None without volumes.
+        issue: keeps the Secrets that servers mount.
+        record: returns annotations for the claim of an instance, which say whose data it has; empty if they are there.
+        refusal: annotation of claims with the size, time and message of the last refusal to expand the volume.
+        modification: annotation of claims with the last attempt to set a VolumeAttributesClass.
+    """
+
+    container: str
+    template: str
+    amounts: Callable[[SeenStored], Obj]
+    is_created: Callable[[SeenStored], bool]
+    is_at_rest: Callable[[SeenStored], bool]
+    storage: Callable[[Any], Storage | None]
+    issue: StepOf[SeenStored]
+    record: Callable[[SeenStored, Any], Obj]
+    refusal: str
+    modification: str
+
+    def create_secrets(self, seen: SeenStored) -> Step:
+        """Create the Secrets that servers mount, before the first pods; afterwards `renew_secrets` keeps them."""
+        return PASS if self.is_created(seen) else self.issue(seen)
+
+    def renew_secrets(self, seen: SeenStored) -> Step:
+        """Keep the Secrets of a created database: certificates expire although its spec cannot be applied."""
+        return self.issue(seen) if self.is_created(seen) else PASS
+
+    def resize(self, seen: SeenStored) -> Step:
+        """Set the CPU and memory of running servers, as far as they can change without a restart."""
+        pods = resizable(seen.instances, seen.stateful_set, self.template)
+        return resize_pods(pods, self.amounts(seen), self.container, seen.now)
+
+    def expand_volumes(self, seen: SeenStored) -> Step:
+        """Expand volumes before anything waits for a server: one with a full volume cannot write, and may not start."""
+        storage = self.storage(seen.resource)
+        if storage is None:
+            return PASS
+        return provisioning.resize_claims(_volumes(seen.instances), storage.size, seen.now, refusal=self.refusal)
+
+    def refuse_smaller_volumes(self, seen: SeenStored) -> Step:
+        """Apply nothing of a spec whose volumes are smaller than the present ones."""
+        storage = self.storage(seen.resource)
+        if storage is None:
+            return PASS
+        return provisioning.refuse_smaller_volumes(_volumes(seen.instances), seen.stateful_set, storage.size)
+
+    def modify_volumes(self, seen: SeenStored) -> Step:
+        """Set the VolumeAttributesClass of the volumes, without a restart."""
+        storage = self.storage(seen.resource)
+        if storage is None:
+            return PASS
+        requested = storage.volume_attributes_class_name
+        return provisioning.modify_volumes(_volumes(seen.instances), requested, seen.now, attempts=self.modification)
+
+    def grow_volumes(self, seen: SeenStored) -> Step:
+        """Expand volumes to the size of the spec; they never shrink."""
+        storage = self.storage(seen.resource)
+        if storage is None or seen.stateful_set is None:
+            return PASS
+        return provisioning.grow_volumes(
+            _volumes(seen.instances),
+            seen.stateful_set,
+            storage.size,
+            seen.now,
+            refusal=self.refusal,
+            may_recreate=self.is_at_rest(seen),
+            attributes_class=storage.volume_attributes_class_name,
+        )
+
+    def mark_volumes(self, seen: SeenStored) -> Step:
+        """Record on each volume claim whose data it has."""
+        claims = [(each, each.volume) for each in seen.instances if each.volume]
+        present = ((each, claim) for each, claim in claims if "deletionTimestamp" not in claim["metadata"])
+        records = ((claim, self.record(seen, each)) for each, claim in present)
+        return Step.do(
+            *(
+                Patch(PERSISTENT_VOLUME_CLAIM, claim, {"metadata": {"annotations": record}})
+                for claim, record in records
+                if record
+            )
+        )
+
+
+def _volumes(instances: Iterable[Instance]) -> list[Obj]:
+    return [each.volume for each in instances if each.volume]
