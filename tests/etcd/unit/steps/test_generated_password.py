@@ -60,7 +60,7 @@ def test_deleted_secret_is_restored_with_the_password_that_etcd_accepted() -> No
 
 
 def test_secret_lasts_as_long_as_the_volumes() -> None:
-    """`keep_secret_owners` changes the owner of a present one (tests/platform/unit/test_secret_provenance.py)."""
+    """`keep_owners` changes the owner of a present one (tests/platform/unit/test_secret_provenance.py)."""
     assert controller_of(present()) is None
     assert controller_of(present(spec={"storage": {"retain": False}})) is not None
 
