@@ -122,7 +122,7 @@ def test_status_fields_that_are_read_have_rows() -> None:
     """Only fields of records that have a section, and those of the table of other records."""
     read = {
         name
-        for module in ("api/status.py", "api/resource.py", "steps/data_loss_recovery.py", "facts/assessment.py")
+        for module in ("api/status.py", "api/resource.py", "steps/data_loss_recovery.py", "facts/moves.py")
         for name in re.findall(
             r'(?:status|reported)(?:\.get\(|\[)"([a-zA-Z]+)"', (REPOSITORY / "operators/redis" / module).read_text()
         )
