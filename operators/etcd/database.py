@@ -1,4 +1,4 @@
-"""What the steps that all databases share need to know of etcd."""
+"""The table of etcd for the steps that all databases share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the steps that all databases share need to know of memcached."""
+"""The table of memcached for the steps that all databases share."""
 
 from __future__ import annotations
 

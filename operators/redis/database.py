@@ -1,4 +1,4 @@
-"""What the steps that all databases share need to know of Redis."""
+"""The table of Redis for the steps that all databases share."""
 
 from __future__ import annotations
 

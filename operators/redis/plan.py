@@ -27,6 +27,7 @@ from operators.redis.steps.credentials import renew_certificates, require_authen
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.deleted_pods import stop_servers
 from operators.redis.steps.fresh_identity import prepare_restarts
+from operators.redis.steps.handover import hand_over_deleted
 from operators.redis.steps.joining import join_nodes, refuse_full_nodes
 from operators.redis.steps.live_config import apply_config, label_serving_pods, report_refused_config
 from operators.redis.steps.lost_authority import restart_distrusting
@@ -102,6 +103,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     def _heal(self) -> tuple[tuple[StepOf[Assessment], ...], ...]:
         return (
             (DATABASE.admit_operator,),  # to pods that it may have to repair
+            (hand_over_deleted,),  # primaries whose pods are being deleted, while their servers still run
             (stop_servers,),  # of deleted pods that got no SIGTERM: an update waits for them
             (connect_replicas,),  # to their primaries: a replica elsewhere is no copy, and may copy foreign data
             (DATABASE.ensure_connection,),  # a copy for clients, on which no node depends

@@ -122,6 +122,12 @@ FORGETTING = REASONS.add(
     "Waiting for all nodes to report the same cluster view before removing {names}. {conflicts}",
     "Forgetting deleted nodes (CLUSTER FORGET): {names}. They hold no data.",
 )
+HANDING_OVER = REASONS.add(
+    "HandingOver",
+    Severity.NORMAL,
+    "Replicas take over from primaries whose pods are being deleted, before their servers end.",
+    "Replicas take over from primaries whose pods are being deleted: {changes}.",
+)
 IDENTITY_LOST = REASONS.add(
     "IdentityLost",
     Severity.WARNING,

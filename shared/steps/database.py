@@ -70,7 +70,7 @@ class Stored(Served, Protocol):
 
 
 class Storage(Protocol):
-    """What the spec requests of each volume."""
+    """The volumes that a spec requests."""
 
     @property
     def size(self) -> int | str: ...
@@ -93,14 +93,14 @@ def _always(_seen: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database(Generic[Seen]):
-    """What differs between databases with clients, and the steps that do not.
+    """A table of the differences between databases with clients, and the steps that they share.
 
     Attributes:
         component: component label of its objects.
         owner: returns a resource as the owner of its objects, which the operator of a name manages.
         service: returns the Service that has the name of the resource.
         budget: returns the PodDisruptionBudget of the spec; None for none.
-        access: returns the ports of the servers, and who may connect to them.
+        access: returns the ports of the servers, and the peers that may connect to them.
         connects: returns what clients need to connect.
         secrets: returns the names of the Secrets that the operator makes, without the connection Secret.
         lasting: returns those that outlive the resource although its other objects do not.
@@ -182,7 +182,7 @@ class Database(Generic[Seen]):
         )
 
     def ensure_disruption_budget(self, seen: Seen) -> Step:
-        """Keep the PodDisruptionBudget of the spec, or its default; delete one that is not wanted."""
+        """Keep the PodDisruptionBudget of the spec, or its default; delete one that the spec disables."""
         own = self.own(seen)
         return provisioning.keep_disruption_budget(own, self.budget(seen.resource, own), seen.disruption_budget)
 
@@ -209,7 +209,7 @@ def report_ending_certificates(seen: Served) -> Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDatabase(Database[SeenStored]):
-    """What differs between databases whose servers have volumes, and the steps that do not.
+    """A table of the differences between databases whose servers have volumes, and the steps that they share.
 
     Attributes:
         container: container of the server.
@@ -219,7 +219,7 @@ class StoredDatabase(Database[SeenStored]):
         is_at_rest: returns whether the StatefulSet may be recreated for a new template of its claims.
         storage: returns what the spec requests of each volume; None without volumes.
         issue: keeps the Secrets that servers mount.
-        record: returns annotations for the claim of an instance, which say whose data it has; empty if they are there.
+        record: returns the annotations of the claim of an instance, with the identity of its data; empty without any.
         refusal: annotation of claims with the size, time and message of the last refusal to expand the volume.
         modification: annotation of claims with the last attempt to set a VolumeAttributesClass.
     """

@@ -1,4 +1,4 @@
-"""What the steps of a reconcile read."""
+"""The value that the steps of a reconcile read."""
 
 from __future__ import annotations
 

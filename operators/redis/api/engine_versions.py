@@ -145,6 +145,7 @@ class Features:
         keeps_unclaimed_marks: whether the mark that the owner of a slot does not claim it outlasts a change of the
             owner (migration/claim_renewal.py).
         replicates_again: whether CLUSTER REPLICATE with the present primary connects to it again; Valkey does nothing.
+        hands_over: whether a primary can let a replica take over when it gets SIGTERM (`shutdown-on-sigterm failover`).
     """
 
     migration: Literal["keys", "import", "export"]
@@ -157,6 +158,7 @@ class Features:
     reloads_certificates: bool
     keeps_unclaimed_marks: bool
     replicates_again: bool
+    hands_over: bool
 
 
 def features(engine: Engine) -> Features:
@@ -174,6 +176,7 @@ def features(engine: Engine) -> Features:
         reloads_certificates=since_7_0,  # src/config.c, VOLATILE_CONFIG
         keeps_unclaimed_marks=not valkey and _keeps_unclaimed_marks(version),
         replicates_again=not valkey or version < Version(8, 0),  # https://github.com/valkey-io/valkey/pull/884
+        hands_over=valkey and version >= Version(9, 0),  # https://github.com/valkey-io/valkey/pull/2292
     )
 
 

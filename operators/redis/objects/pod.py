@@ -121,12 +121,14 @@ def digest(template: Obj) -> str:
 DIGEST = Digest(TEMPLATE, digest)
 """Changes of the template that restart nodes."""
 
-STOP_DELAY_SECONDS = 2
+STOP_DELAY_SECONDS = 5
 """Seconds from the deletion of a pod until its server gets SIGTERM.
 
-The kernel discards a signal for the first process of a container (PID 1) that has no handler for it yet. So a server
-that is deleted just after its start would never stop by itself, and hang for its whole grace period. The kubelet
-sleeps, without a program in the image (enabled since Kubernetes 1.30, the oldest supported version; KEP-3960).
+Until then a replica takes over from a primary (`steps.handover`): the operator learns of the deletion in milliseconds,
+and may be busy with another action of this cluster for seconds. And the kernel discards a signal for the first process
+of a container (PID 1) that has no handler for it yet. So a server that is deleted just after its start would never stop
+by itself, and hang for its whole grace period. The kubelet sleeps, without a program in the image (enabled since
+Kubernetes 1.30, the oldest supported version; KEP-3960).
 """
 
 EXPORTER_IMAGE = Deferred(EXPORTER, "image")
@@ -244,11 +246,10 @@ def _server(resource: RedisCluster, image: str, template: str, origin: str, bus_
 
 
 def _stop(resource: RedisCluster) -> Obj:
-    """Return the delay of SIGTERM: Kubernetes refuses one that is longer than the grace period."""
+    """Return the delay of SIGTERM: Kubernetes refuses one that is not shorter than the grace period."""
     given = resource.spec.termination_grace_period_seconds
-    if given is not None and given <= STOP_DELAY_SECONDS:
-        return {}
-    return {"lifecycle": {"preStop": {"sleep": {"seconds": STOP_DELAY_SECONDS}}}}
+    seconds = STOP_DELAY_SECONDS if given is None else min(STOP_DELAY_SECONDS, given - 1)
+    return {"lifecycle": {"preStop": {"sleep": {"seconds": seconds}}}} if seconds > 0 else {}
 
 
 def _port(name: str, number: int) -> Obj:

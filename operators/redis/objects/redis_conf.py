@@ -403,6 +403,8 @@ def _defaults(resource: RedisCluster) -> Directives:
         "proto-max-bulk-len": [[str(512 << 20)]],
         "client-query-buffer-limit": [[str(1 << 30)]],
     }
+    if features(resource.engine).hands_over:
+        found["shutdown-on-sigterm"] = [["failover"]]  # while the operator is away (steps/handover.py)
     if resource.spec.tls.mode != "none" and features(resource.engine).hostnames:
         found["cluster-preferred-endpoint-type"] = [["hostname"]]  # certificates contain names
     return found

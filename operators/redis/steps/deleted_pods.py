@@ -25,10 +25,10 @@ from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import running_since
 from shared.runtime.plan import PASS, Delete, Step, shortest
 
-SHUTDOWN_SECONDS = 15.0
+SHUTDOWN_SECONDS = 20.0
 """Time from the deletion of a pod after which a server that answers got no SIGTERM.
 
-The kubelet sends it after two seconds, and the server then waits for its replicas, by default for 10 s
+The kubelet sends it after five seconds, and the server then waits for its replicas, by default for 10 s
 (`shutdown-timeout`). If it still waits, SHUTDOWN changes nothing (shutdownCommand in db.c of Redis 7.0).
 """
 

@@ -205,16 +205,7 @@ def _fail_over(seen: Assessment, roll: RollingUpdate[Instance], instance: Instan
     view = seen.view
     if not view.slots_of(instance.id):
         return None
-    candidates = [
-        candidate
-        for candidate in view.failover_candidates(instance.id)
-        if candidate.synced and not seen.reachable[candidate.id].leaving
-    ]
-    if candidates:  # a replica that is being removed is the last choice: its pod stays while it owns slots
-        candidate = min(
-            candidates,
-            key=lambda candidate: (not _stays(seen, candidate), outdated(seen, seen.reachable[candidate.id])),
-        )
+    if candidate := successor_in_sync(seen, instance.id):
         call = take_over(seen, candidate.id)
         return Step.wait(
             UPGRADING,
@@ -234,6 +225,23 @@ def _fail_over(seen: Assessment, roll: RollingUpdate[Instance], instance: Instan
         why = "it is a primary without a replica, and its data would be deleted with its pod (no spec.storage)."
         return roll.block(instance, f"{why} Increase spec.replicas.")
     return roll.recreate(instance, " is being recreated. It has no replica: its slots are not served until it is back.")
+
+
+def successor_in_sync(seen: Assessment, primary: str) -> Seen | None:
+    """Return the replica to take over from a reachable primary without a loss; None if none is in sync and stays.
+
+    One that is being removed is the last choice, and its pod stays while it owns slots.
+    """
+    candidates = [
+        candidate
+        for candidate in seen.view.failover_candidates(primary)
+        if candidate.synced and not seen.reachable[candidate.id].leaving
+    ]
+    return min(
+        candidates,
+        key=lambda candidate: (not _stays(seen, candidate), outdated(seen, seen.reachable[candidate.id])),
+        default=None,
+    )
 
 
 def _stays(seen: Assessment, node: Seen) -> bool:

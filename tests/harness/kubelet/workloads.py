@@ -79,6 +79,10 @@ class Workloads:
         """Let these pods run on although they are deleted, until their grace period ends."""
         self._kubelet.ignores_stop = ignores
 
+    def sleep_before_stop(self) -> None:
+        """Let the containers of deleted pods run on while their preStop hooks sleep."""
+        self._kubelet.sleeps = True
+
     def settle(self, limit: int = 1000) -> int:
         """Step until nothing changes any more; return the number of steps.
 

@@ -13,6 +13,7 @@ from operators.redis.client.connection import connect
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.server import Access, Endpoint
 from tests.support.redis.lab import PORT, RealLab
+from tests.support.redis.recorded_conformance import FOO, form
 from tools.databases import redis_programs
 
 
@@ -49,5 +50,24 @@ async def test_server_is_shut_down_with_its_keys(tmp_path: Path, engine: EngineN
         await call.carry_out(connect)
         await lab.wait(0.5)
         assert await lab.server("a").execute("DBSIZE") == 1
+    finally:
+        await lab.close()
+
+
+@pytest.mark.parametrize("version", [pytest.param("9.0", marks=pytest.mark.weekly), "9.1"])
+async def test_valkey_hands_over_when_it_gets_sigterm(tmp_path: Path, version: str) -> None:
+    """Without the operator, which configures that."""
+    assert FOO > 10922, "foo is a key of the third primary, c, whose replica is f"
+    lab = RealLab(redis_programs.server("valkey", version), tmp_path, "127.86")
+    lab.settings = {"shutdown-on-sigterm": "failover", "cluster-node-timeout": "30000"}
+    try:
+        recorder = await form(lab, "def")
+        await lab.server("c").execute("SET", "foo", "value")
+        began = time.monotonic()
+        await lab.terminate("c")
+        while not next(node for node in await recorder.nodes("f") if node.is_me).is_primary:
+            assert time.monotonic() - began < 15, "an election begins only after the node timeout"
+            await lab.wait(0.05)
+        assert await lab.server("f").execute("GET", "foo") == b"value"
     finally:
         await lab.close()

@@ -91,7 +91,7 @@ def test_every_pod_meets_the_restricted_pod_security_standard(case: str) -> None
         assert security["readOnlyRootFilesystem"] is True
         assert security["capabilities"] == {"drop": ["ALL"]}
         assert not {"stdin", "tty"} & container.keys()
-        assert container.get("lifecycle") in (None, {"preStop": {"sleep": {"seconds": 2}}}), "no program of the image"
+        assert container.get("lifecycle") in (None, {"preStop": {"sleep": {"seconds": 5}}}), "no program of the image"
     kinds = {kind for volume in pod["volumes"] for kind in volume if kind != "name"}
     assert kinds <= {"emptyDir", "configMap", "secret", "persistentVolumeClaim"} or case == "on-directories-of-nodes"
 

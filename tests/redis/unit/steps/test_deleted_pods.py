@@ -62,8 +62,8 @@ def test_pods_that_are_not_deleted_are_left() -> None:
 
 
 def test_server_that_answers_is_shut_down_once_it_must_have_got_the_signal() -> None:
-    assert step(deleted=10) == Step(requeue=5)
-    [call] = step(deleted=15).actions
+    assert step(deleted=10) == Step(requeue=10)
+    [call] = step(deleted=20).actions
     assert isinstance(call, ShutDown)
     assert call.at.name == "demo-3"
 

@@ -1,0 +1,53 @@
+"""Lets replicas take over from primaries whose pods are being deleted, before their servers end. Pure.
+
+An eviction, a drain or a user may have deleted the pod. A coordinated failover takes milliseconds and loses no write.
+An election begins only when the nodes find that the primary has failed, after cluster-node-timeout. The kubelet delays
+SIGTERM for that (`pod.STOP_DELAY_SECONDS`).
+
+Without the operator, a server of Valkey 9 hands over when it gets SIGTERM, and of other engines the election remains.
+Two handovers at the same time would delay each other: https://github.com/valkey-io/valkey/issues/3996. So the operator
+leaves such a server alone from then on.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from operators.redis.api.engine_versions import Engine, features
+from operators.redis.facts.assessment import Assessment
+from operators.redis.objects.pod import STOP_DELAY_SECONDS
+from operators.redis.reasons import HANDING_OVER
+from operators.redis.state.instance import Instance
+from operators.redis.steps.failover import take_over
+from operators.redis.steps.rolling_update import successor_in_sync
+from operators.redis.steps.waiting import FAILOVER_SECONDS
+from shared.runtime.plan import PASS, Step
+
+
+def hand_over_deleted(seen: Assessment) -> Step:
+    """Fail over each primary whose pod is being deleted, if it has a replica in sync whose pod stays."""
+    leaving = [
+        primary
+        for primary in seen.view.primaries
+        if (instance := seen.reachable.get(primary.id)) is not None
+        and instance.leaving
+        and seen.view.slots_of(primary.id)
+        and not _hands_over_itself(instance, seen.now)
+    ]
+    pairs = [(primary, found) for primary in leaving if (found := successor_in_sync(seen, primary.id))]
+    if not pairs:
+        return PASS
+    changes = ", ".join(f"{candidate.name} from {primary.name}" for primary, candidate in pairs)
+    message = f"Replicas take over from primaries whose pods are being deleted: {changes}."
+    calls = (take_over(seen, candidate.id) for _, candidate in pairs)
+    return Step.wait(HANDING_OVER, message, *calls, requeue=FAILOVER_SECONDS)
+
+
+def _hands_over_itself(instance: Instance, now: datetime) -> bool:
+    """Return whether a server has got SIGTERM, and hands over because of it."""
+    assert instance.pod_obj is not None
+    assert instance.report is not None
+    metadata, report = instance.pod_obj["metadata"], instance.report
+    left = timedelta(seconds=(metadata.get("deletionGracePeriodSeconds") or 0) - STOP_DELAY_SECONDS)
+    has_signal = now >= datetime.fromisoformat(metadata["deletionTimestamp"]) - left
+    return has_signal and features(Engine.parse(f"{report.engine} {report.version}")).hands_over
