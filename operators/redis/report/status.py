@@ -93,12 +93,32 @@ def _endpoints(seen: Assessment) -> list[str]:
 
 
 def _is_unknown(seen: Assessment, instance: Instance) -> bool:
-    """Whether only the operator cannot reach a node: the kubelet reports it as ready, and no majority as failed."""
+    """Whether it is unknown if a node serves.
+
+    Only the operator cannot reach it: the kubelet reports it as ready, and no majority as failed. Or its recorded role
+    stays (`_role`), although it reports another one.
+    """
     known = instance.recorded
-    if known is None or not instance.is_out_of_reach or seen.lost(known.node_id):
+    if known is None or seen.lost(known.node_id):
         return False
     node = seen.view.nodes.get(known.node_id)
-    return node is None or not node.failing
+    if instance.report is not None:
+        return (
+            node is not None
+            and _keeps_role(seen, node)
+            and _has_another_role(node, seen.entries.get(instance.name, {}))
+        )
+    return instance.is_out_of_reach and (node is None or not node.failing)
+
+
+def _keeps_role(seen: Assessment, node: Seen) -> bool:
+    """Whether the recorded role of a node stays: while no majority of the primaries answers, it may be outdated."""
+    return (seen.resource.formed and not seen.view.can_elect) or seen.missed_takeover(node.id)
+
+
+def _has_another_role(node: Seen, before: Obj) -> bool:
+    copies = before.get("copyOf") if node.synced else node.primary
+    return (before.get("primaryId") or "", copies) != (node.primary, node.primary)
 
 
 def _may_serve(seen: Assessment, instance: Instance) -> bool:
@@ -155,8 +175,7 @@ def _role(seen: Assessment, before: Obj, node_id: str | None) -> Obj:
     node = seen.view.nodes.get(node_id or "")
     if node_id and before.get("nodeId") != node_id:
         before = {}
-    is_blind = before and seen.resource.formed and not seen.view.can_elect
-    if node is None or is_blind or seen.missed_takeover(node.id):
+    if node is None or (before and _keeps_role(seen, node)) or seen.missed_takeover(node.id):
         kept = _COPY if node is None or not node.may_have_other_data else ()
         recorded = {name: before.get(name) for name in ("primaryId", "slots", *kept)}
         return recorded | {"role": before.get("role", PRIMARY_ROLE)}

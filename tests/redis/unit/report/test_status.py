@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from operators.redis.api.resource import RedisCluster
 from tests.redis.unit.world import ABSENT, NEW, At, cluster, formed, node_id, plan, replica, seen, world
 
 P0, P1, P2, R0, R1, R2 = formed()
@@ -183,3 +184,19 @@ def test_endpoints_stay_while_only_the_operator_cannot_reach_the_nodes() -> None
 def test_address_of_a_node_can_be_used_by_a_client(address: str, expected: str) -> None:
     nodes = plan(*world(replace(P0, address=address), P1, P2, R0, R1, R2)).status["nodes"]
     assert nodes[0]["address"] == expected
+
+
+@pytest.mark.parametrize("answering", [True, False])
+def test_node_with_another_role_than_the_recorded_one_is_unknown_while_no_majority_answers(*, answering: bool) -> None:
+    """A reachable node may be outdated then, and the recorded role stays."""
+    away = [P0, replace(P1, up=answering, ready=True, runs=True), replace(P2, up=answering, ready=True, runs=True)]
+    resource, observed = world(*away, R0, R1, R2)
+    status = resource.obj["status"]
+    recorded = [
+        entry | ({"primaryId": node_id(1), "copyOf": node_id(1)} if entry["name"] == "demo-3" else {})
+        for entry in status["nodes"]
+    ]
+    resource = RedisCluster.parse({**resource.obj, "status": status | {"nodes": recorded}})
+    entry = plan(resource, observed).status["nodes"][3]
+    expected = ("True", node_id(0)) if answering else ("Unknown", node_id(1))
+    assert (entry["status"], entry["primaryId"]) == expected
