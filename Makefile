@@ -92,7 +92,7 @@ test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no n
 	@$(CLUSTERS) build $(SERVERS)
 	@$(PYTEST) $(PARALLEL) $(call unless_named,tests/*/api) $(SELECTED) $(ARGS)
 
-# Those with Docker share one daemon, and run beside the others, which start programs of this machine.
+# Those with Docker share one daemon, and run next to the others, which start programs of this machine.
 test-containers: .venv ## Run tests on real databases, in a running Docker or one that the tests start (needs root) (LEVEL)
 	@echo "==> container tests"
 	@$(if $(filter tests/%,$(ARGS)),$(PYTEST) $(SELECTED) $(ARGS),\
