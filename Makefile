@@ -92,13 +92,13 @@ test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no n
 	@$(CLUSTERS) build $(SERVERS)
 	@$(PYTEST) $(PARALLEL) $(call unless_named,tests/*/api) $(SELECTED) $(ARGS)
 
-# Those with Docker share one daemon, and run next to the others, which start programs of this machine.
+# Those with Docker share one daemon, and run next to the others, which start programs of this machine and mostly wait.
 test-containers: .venv ## Run tests on real databases, in a running Docker or one that the tests start (needs root) (LEVEL)
 	@echo "==> container tests"
 	@$(if $(filter tests/%,$(ARGS)),$(PYTEST) $(SELECTED) $(ARGS),\
 	output=$$(mktemp); trap 'rm -f $$output' EXIT; \
 	$(PYTEST) $(DOCKER) $(SELECTED) $(ARGS) > $$output 2>&1 & with_docker=$$!; \
-	failed=0; $(PYTEST) $(filter-out $(DOCKER),$(wildcard tests/*/containers)) $(SELECTED) $(ARGS) || failed=$$?; \
+	failed=0; $(PYTEST) -n auto --dist loadfile $(filter-out $(DOCKER),$(wildcard tests/*/containers)) $(SELECTED) $(ARGS) || failed=$$?; \
 	wait $$with_docker || failed=$$?; cat $$output; exit $$failed)
 
 # The test of the cluster removes it and checks for leftovers, so it runs last, in a separate session. It is skipped if
