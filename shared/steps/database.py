@@ -175,11 +175,8 @@ class Database(Generic[Seen]):
         """Keep the connection Secret, if the operator may write Secrets that servers do not need."""
         if not seen.settings.write_secrets or not self.publishes(seen):
             return PASS
-        is_requested = seen.resource.spec.connection_secret
-        found = seen.connection
-        return connection.keep_connection(
-            self.own(seen), self.component, self.connects(seen), found, is_requested=is_requested
-        )
+        own, connects, is_requested = self.own(seen), self.connects(seen), seen.resource.spec.connection_secret
+        return connection.keep_connection(own, self.component, connects, seen.connection, is_requested=is_requested)
 
     def ensure_disruption_budget(self, seen: Seen) -> Step:
         """Keep the PodDisruptionBudget of the spec, or its default; delete one that the spec disables."""

@@ -132,9 +132,10 @@ class Features:
     """Features that differ between engines.
 
     Attributes:
-            migration: how slots move. `keys`: SETSLOT and MIGRATE, key by key; `import`: CLUSTER MIGRATION IMPORT,
-            sent to the destination; `export`: CLUSTER MIGRATESLOTS, sent to the source. forbids_replica_migration:
-            whether cluster-allow-replica-migration exists: without it, a primary that was emptied becomes a replica.
+        migration: how slots move. `keys`: SETSLOT and MIGRATE, key by key; `import`: CLUSTER MIGRATION IMPORT, sent to
+            the destination; `export`: CLUSTER MIGRATESLOTS, sent to the source.
+        forbids_replica_migration: whether cluster-allow-replica-migration exists: without it, a primary that was
+            emptied becomes a replica.
         marks_stray_keys: whether a primary that starts with keys of slots of another node marks these slots as
             importing; Valkey 8.0 and later delete such keys instead.
         slot_ranges: whether CLUSTER ADDSLOTSRANGE, SHARDS and LINKS exist.

@@ -62,8 +62,7 @@ class NodeFacts(Observed, View[RedisCluster, Settings]):
         """Whether the cluster exists; permanent once it is recorded in the status.
 
         Before that, it exists when every slot has an owner among the observed nodes, and all agree on that. So a
-        resource whose
-        status was lost recognizes its cluster.
+        resource whose status was lost recognizes its cluster.
         """
         view = self.view
         return self.resource.formed or (

@@ -13,8 +13,7 @@ def disruption_budget(resource: RedisCluster, own: Owner) -> Obj:
     """Return the PodDisruptionBudget: one eviction at a time, unless the spec defines another limit.
 
     It counts only pods that serve clients. So while a restarted node is not in sync, no other pod is evicted: its
-    primary
-    might have the only copy of the data.
+    primary might have the only copy of the data.
     """
     given, selector = resource.spec.pod_disruption_budget, own.selector(COMPONENT) | {SERVES: CLIENTS}
     spec = (given or PodDisruptionBudget()).disruption_budget(selector)

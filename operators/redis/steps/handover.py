@@ -26,13 +26,11 @@ from shared.runtime.plan import PASS, Step
 
 def hand_over_deleted(seen: Assessment) -> Step:
     """Fail over each primary whose pod is being deleted, if it has a replica in sync whose pod stays."""
+    reachable = ((primary, seen.reachable.get(primary.id)) for primary in seen.view.primaries)
     leaving = [
         primary
-        for primary in seen.view.primaries
-        if (instance := seen.reachable.get(primary.id)) is not None
-        and instance.leaving
-        and seen.view.slots_of(primary.id)
-        and not _hands_over_itself(instance, seen.now)
+        for primary, each in reachable
+        if each and each.leaving and seen.view.slots_of(primary.id) and not _hands_over_itself(each, seen.now)
     ]
     pairs = [(primary, found) for primary in leaving if (found := successor_in_sync(seen, primary.id))]
     if not pairs:

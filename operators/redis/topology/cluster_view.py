@@ -131,8 +131,7 @@ class ClusterView(MergedView):
         owner.
 
         Source: Redis Cluster specification, "Replica election and promotion": a replica requests votes only while
-        its primary
-        is marked as failed and owns slots.
+        its primary is marked as failed and owns slots.
         """
         return tuple(
             seen
