@@ -33,12 +33,6 @@ from shared.steps.volumes import capacity, is_bound
 
 RESOURCES = Deferred(CONTAINER, "resources")
 
-REFUSAL = "etcd.ydzs.io/growth-refused"
-"""Annotation of volume claims: the size, time and message of the API server's last refusal to expand the volume."""
-
-MODIFICATION = "etcd.ydzs.io/modification-tried"
-"""Annotation of volume claims: the last attempt to set a VolumeAttributesClass, its time, and the refusal if any."""
-
 
 def ensure_services(seen: Assessment) -> Step:
     """Apply the headless Service, by which members find each other, and the Service for clients."""

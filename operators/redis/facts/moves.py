@@ -8,11 +8,7 @@ from functools import cached_property
 
 from operators.redis.facts.nodes import NodeFacts
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import (
-    Move,
-    RecordedMove,
-    remaining,
-)
+from operators.redis.slots.slot_planner import Move, RecordedMove, remaining
 from operators.redis.topology import provenance
 from operators.redis.topology.provenance import Provenance
 

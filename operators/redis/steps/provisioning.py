@@ -47,12 +47,6 @@ from shared.steps.deferred import AFFINITY, Deferred, keep_deferred
 from shared.steps.passwords import ROTATE, GeneratedPassword
 from shared.steps.resize import can_resize, resizable
 
-REFUSAL = "redis.middleware.hc.cn/growth-refused"
-"""Annotation of volume claims: the size, time and reason of the last growth that the API server rejected."""
-
-MODIFICATION = "redis.middleware.hc.cn/modification-tried"
-"""Annotation of volume claims: the last attempt to set a VolumeAttributesClass, its time, and the refusal if any."""
-
 
 def refuse_foreign_data(seen: Assessment) -> Step:
     """Block while a StatefulSet or claim of this name has another owner: it is not used before a user hands it over.

@@ -202,7 +202,7 @@ def test_claim_of_each_small_volume_is_expanded() -> None:
         (PERSISTENT_VOLUME_CLAIM, "data-demo-2"),
     ]
     assert patches[0].change["spec"] == {"resources": {"requests": {"storage": "20Gi"}}}
-    assert patches[0].change["metadata"] == {"annotations": {provisioning.REFUSAL: None}}, (
+    assert patches[0].change["metadata"] == {"annotations": {DATABASE.refusal: None}}, (
         "the recorded refusal is outdated"
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from operators.etcd import database as etcd_database
 from operators.etcd import operator as etcd_registry
 from operators.etcd.api import backup as etcd_backup
 from operators.etcd.api import resource as etcd
@@ -17,16 +18,15 @@ from operators.etcd.api.arguments import ACCEPTED as ETCD_ARGUMENT
 from operators.etcd.api.arguments import absent
 from operators.etcd.api.versions import Version
 from operators.etcd.objects import names
-from operators.etcd.steps import provisioning as etcd_provisioning
 from operators.memcached.api import resource as memcached
 from operators.memcached.api.reserved_flags import VALUED
+from operators.redis import database as redis_database
 from operators.redis import operator as redis_registry
 from operators.redis.api import resource as redis
 from operators.redis.api.node_entries import is_node
 from operators.redis.objects.names import READ_ONCE
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.objects.redis_conf import WITHDRAWN
-from operators.redis.steps import provisioning as redis_provisioning
 from shared.api.schedule import last_due
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, Obj
 from shared.runtime.operator import Operator, ServedKind
@@ -228,7 +228,7 @@ SUBJECTS = {
             ),
         },
         # A member that is added again has another id and volume; claims record the last growth that was refused.
-        history=(names.MEMBER_ID, names.VOTERS, "volumeName", etcd_provisioning.REFUSAL),
+        history=(names.MEMBER_ID, names.VOTERS, "volumeName", etcd_database.DATABASE.refusal),
         lasting={"storage.size": VOLUME_SIZE},
         with_pods=("size", "storage.", "version", "auth.", "backup.", "connectionSecret", "defragmentation."),
         immutable=("storage.medium", "storage.storageClassName", "tls.mode"),
@@ -286,7 +286,7 @@ SUBJECTS = {
             "pod[].monitorImage": {"metrics": {"enabled": True}, "pod": [{"monitorImage": "exporter:1"}]},
             "replicasPerMaster": {"replicas": 6, "replicasPerMaster": 1},
         },
-        history=(READ_ONCE, TEMPLATE, WITHDRAWN, redis_provisioning.REFUSAL),
+        history=(READ_ONCE, TEMPLATE, WITHDRAWN, redis_database.DATABASE.refusal),
         lasting={"storage.size": VOLUME_SIZE},
         # The last three: what is missing or refused is reported once nodes run.
         with_pods=("replicas", "storage.", "nodesInConditions", "auth.secretName", "config", "pod[].configmap"),
