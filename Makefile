@@ -19,7 +19,6 @@ PYTEST    := $(PYTHON) -m pytest
 PARALLEL  := -n auto --dist worksteal
 # Tests of a level, and the seconds that one may take (of a commit: pyproject.toml).
 # pytest runs the files that ARGS names, or else these directories.
-DOCKER     = tests/etcd/containers tests/memcached/containers
 unless_named = $(if $(filter tests/% e2e/%,$(ARGS)),,$(1))
 SELECTED   = --level $(LEVEL) $(TIMEOUT_$(LEVEL):%=--timeout %)
 TIMEOUT_nightly := 900
@@ -93,6 +92,7 @@ test-api: .venv ## Run tests on a real API server (etcd and kube-apiserver, no n
 	@$(PYTEST) $(PARALLEL) $(call unless_named,tests/*/api) $(SELECTED) $(ARGS)
 
 # Those with Docker share one daemon, and run next to the others, which start programs of this machine and mostly wait.
+DOCKER = tests/etcd/containers tests/memcached/containers
 test-containers: .venv ## Run tests on real databases, in a running Docker or one that the tests start (needs root) (LEVEL)
 	@echo "==> container tests"
 	@$(if $(filter tests/%,$(ARGS)),$(PYTEST) $(SELECTED) $(ARGS),\

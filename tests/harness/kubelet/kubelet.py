@@ -148,12 +148,14 @@ class Kubelet:
 
     def _asleep(self, pod: Obj) -> bool:
         """Return whether a preStop hook of a deleted pod still sleeps."""
+        if not self.sleeps:
+            return False
         metadata = pod["metadata"]
         hooks = ((each.get("lifecycle") or {}).get("preStop") or {} for each in pod["spec"]["containers"])
         seconds = max((hook["sleep"]["seconds"] for hook in hooks if "sleep" in hook), default=0)
         grace = timedelta(seconds=metadata["deletionGracePeriodSeconds"] - seconds)
         until = datetime.fromisoformat(metadata["deletionTimestamp"]) - grace
-        return self.sleeps and datetime.fromisoformat(self._server.now()) < until
+        return datetime.fromisoformat(self._server.now()) < until
 
     def _claims(self, pod: Obj) -> tuple[dict[str, Obj], str]:
         """Return the claims that a pod uses, and the reason why it cannot be scheduled, if any."""
