@@ -204,29 +204,21 @@ def enforce_policy(exposure: Callable[[Resource], Exposure]) -> StepOf[View[Reso
 
 def pause(field: str) -> StepOf[View[Any, Any]]:
     """Return a step: change nothing while `field` of the spec is true; the status is still reported."""
-
-    def pause_all(seen: View[Any, Any]) -> Step:
-        if not getattr(seen.resource.spec, field):
-            return PASS
-        return Step.paused(
-            PAUSED, f"spec.{field} is true: no change is applied, and no server repaired, until it is false."
-        )
-
-    return pause_all
+    message = f"spec.{field} is true: no change is applied, and no server repaired, until it is false."
+    return _while_set(field, Step.paused(PAUSED, message))
 
 
 def pause_changes(field: str) -> StepOf[View[Any, Any]]:
     """Return a step: apply no change of the spec while `field` of it is true, for a plan that has steps to heal."""
+    message = f"spec.{field} is true: no change is applied until it is false. Repairs of the running cluster continue."
+    return _while_set(field, Step.paused(PAUSED, message))
 
-    def pause_only_changes(seen: View[Any, Any]) -> Step:
-        if not getattr(seen.resource.spec, field):
-            return PASS
-        message = (
-            f"spec.{field} is true: no change is applied until it is false. Repairs of the running cluster continue."
-        )
-        return Step.paused(PAUSED, message)
 
-    return pause_only_changes
+def _while_set(field: str, paused: Step) -> StepOf[View[Any, Any]]:
+    def answer(seen: View[Any, Any]) -> Step:
+        return paused if getattr(seen.resource.spec, field) else PASS
+
+    return answer
 
 
 def reject_invalid_spec(validate: Callable[[Resource], list[str]]) -> StepOf[View[Resource, Any]]:
