@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from e2e.bench.redis_measures import Creation, Loss
 from e2e.bench.resources import Resources
 from e2e.scenarios.redis.cluster import SMALL, VOLUMES, Cluster
+from e2e.scenarios.redis.pulse import key_in
 from e2e.scenarios.redis.session import FAILURES, PORT, Access, Address, Client
 from e2e.scenarios.redis.versions import REDIS_8
 from e2e.scenarios.support import runtime
 from e2e.scenarios.support.commands import until
-from operators.redis.slots.hash_slots import key_slot
 
 NODES = 6
 
@@ -69,8 +69,7 @@ class ClusterBench:
         for _ in range(rounds):
             primary, _ = cluster.shard()
             node_id = cluster.primaries()[primary]
-            slots = {slot for slot, owner in cluster.owners().items() if owner == node_id}
-            key = next(f"key-{number}" for number in range(10_000) if key_slot(f"key-{number}".encode()) in slots)
+            key = key_in([slot for slot, owner in cluster.owners().items() if owner == node_id], "key")
             pods = cluster.pods()
             others = [(pod["status"]["podIP"], PORT) for pod_name, pod in pods.items() if pod_name != primary]
             runtime.signal(pods[primary], "redis", "SIGSTOP")

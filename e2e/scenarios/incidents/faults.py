@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import signal
 import socket
 import threading
@@ -15,7 +14,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from redis.crc import key_slot
 from redis.exceptions import OutOfMemoryError, RedisError
 
 from e2e.scenarios.etcd.clients import NO_SPACE, Connection, Failed
@@ -23,6 +21,7 @@ from e2e.scenarios.incidents import calm
 from e2e.scenarios.incidents.model import Fault, Scene
 from e2e.scenarios.observability.watch import TOKEN_FILE
 from e2e.scenarios.redis.cluster import own_slots
+from e2e.scenarios.redis.pulse import key_in
 from e2e.scenarios.support import runtime
 from e2e.scenarios.support.commands import until
 from e2e.scenarios.support.operator import CONTAINER
@@ -454,8 +453,7 @@ def disk_full(scene: Scene) -> Iterator[None]:
 def _own_key(scene: Scene, name: str) -> str:
     """Return a key whose slot a node owns."""
     [slots] = own_slots(scene.redis.execute(name, "CLUSTER", "NODES")).values()
-    owned = frozenset(slots)
-    return next(key for key in map("key-{}".format, itertools.count()) if key_slot(key.encode()) in owned)
+    return key_in(slots, "key")
 
 
 def _refuses(scene: Scene, key: str) -> bool:
