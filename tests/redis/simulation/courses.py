@@ -88,8 +88,6 @@ EVERYTHING = (*LOSSES, *CHANGES, *TENANTS)
 DRAWN = {"losses": LOSSES, "changes": CHANGES, "tenants": TENANTS, "everything": EVERYTHING}
 """Themes from which the number of a course draws one. It would draw another one if there were more."""
 
-# Not of a nightly yet: in course 9146, an update restarts a primary that the operator alone does not reach, while all
-# others are drained.
 DRAINS = (*EVERYTHING, *("drain",) * len(EVERYTHING))
 
 VARIED = (*EVERYTHING, *("migrate_slots",) * 5, *("save", "persist", "fail_over") * 2)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.redis.simulation.atomic_migration import proceed
 from tests.redis.simulation.bus import majority, mark_failed_by_majority, meet_again, ping
-from tests.redis.simulation.node import ALL, NOADDR, SUSPECTED, Known
+from tests.redis.simulation.node import ALL, NOADDR, SUSPECTED, Known, Node
 from tests.redis.simulation.process import BOOT, Election, Process
 
 if TYPE_CHECKING:
@@ -65,12 +65,17 @@ def is_healthy(redis: FakeRedis, process: Process) -> bool:
                 covered |= known.slots
         if covered != ALL:
             return False
-    voters = [known for known in node.known.values() if known.votes]
-    if sum(not known.unhealthy for known in voters) < len(voters) // 2 + 1:
+    if not has_majority(node):
         process.alone = redis.now
         return False
     rejoining = not node.me.primary and not process.serves  # others may have been elected while it was away
     return not (rejoining and redis.now - process.alone < min(max(process.timeout, 0.5), 5.0))
+
+
+def has_majority(node: Node) -> bool:
+    """Whether a node reaches most of the primaries, without which it serves no client and nobody is elected."""
+    voters = [known for known in node.known.values() if known.votes]
+    return sum(not known.unhealthy for known in voters) >= len(voters) // 2 + 1
 
 
 def run_election(redis: FakeRedis, process: Process) -> None:

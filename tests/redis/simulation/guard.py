@@ -16,7 +16,7 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from tests.harness.api_server.requests import TargetedRequest, value_at
 from tests.harness.scenario import Unsafe
 from tests.redis.simulation.client import Entry
-from tests.redis.simulation.election import REPLICATION_PING_SECONDS, is_electable
+from tests.redis.simulation.election import REPLICATION_PING_SECONDS, has_majority, is_electable
 from tests.redis.simulation.ledger import Branch, Record, State, alive
 from tests.redis.simulation.node import ALL, Node, slot_of
 from tests.redis.simulation.process import BOOT, Process
@@ -613,7 +613,10 @@ class Guard:
             self.fail(f"the operator records that {name} is not formed, though the disks of {names} have keys")
 
     def may_stop(self, redis: FakeRedis, pod: str, action: str) -> None:
-        """Check that a primary hands over before it stops, and that a candidate for a failed primary keeps running."""
+        """Check that a primary hands over before it stops, and that a candidate for a failed primary keeps running.
+
+        A primary that does not reach most of the others neither serves nor can hand over. Its disk remains.
+        """
         owners = redis.owners(pod.rpartition("-")[0])
         for process in redis.running:
             if process.pod != pod:
@@ -621,8 +624,10 @@ class Guard:
             if self.may_split and process.persistent and process.disk != process.uid:
                 continue
             owned = owners.get(process.node.id, 0)
-            copied = any(known.primary == process.node.id for known in process.node.others)
-            if owned and (copied or process.disk == process.uid):
+            hands_over = has_majority(process.node) and any(
+                known.primary == process.node.id for known in process.node.others
+            )
+            if owned and (hands_over or process.disk == process.uid):
                 self.fail(f"{action}, a primary that owns {owned.bit_count()} slots and serves")
             primary = redis.node(process.node.me.primary)
             if owners.get(process.node.me.primary) and (primary is None or redis.process_of(primary) is None):

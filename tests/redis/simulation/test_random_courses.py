@@ -32,7 +32,7 @@ async def test_random_course() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("theme", [theme for theme in THEMES if theme != "drains"])
+@pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("number", numbers(1, 4))
 async def test_some_random_courses(number: int, theme: str) -> None:
     await check(number, theme)
