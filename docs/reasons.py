@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import operators
-from shared.status.reasons import COMMON, Catalogue
+import shared
+from docs.messages import sites
+from shared.status.reasons import COMMON, Catalogue, Reason
 
-HEADER = "<!-- Generated from the catalogues of reasons by `make manifests`. Do not edit. -->\n"
+HEADER = "<!-- Generated from the catalogues and the messages in the code by `make manifests`. Do not edit. -->\n"
 INTRODUCTION = """\
 # Reasons of conditions and events
 
@@ -24,18 +27,31 @@ In the templates below, `{name}` is such a value.
 
 def to_markdown() -> str:
     """Return the page."""
-    sections = [("All operators", COMMON)]
-    sections += [(operator.name, operator.reasons) for operator in operators.installed()]
-    return "\n".join([HEADER + INTRODUCTION, *(line for title, each in sections for line in _section(title, each))])
+    code = Path(*operators.__path__)
+    sections = [("All operators", COMMON, Path(*shared.__path__))]
+    sections += [(each.name, each.reasons, code / each.name) for each in operators.installed()]
+    return "\n".join([HEADER + INTRODUCTION, *(line for section in sections for line in _section(*section))])
 
 
-def _section(title: str, catalogue: Catalogue) -> Iterator[str]:
+def _section(title: str, catalogue: Catalogue, code: Path) -> Iterator[str]:
     yield f"## {title}\n"
     yield "| reason | severity | meaning | messages |"
     yield "|---|---|---|---|"
-    shown = {reason: reason.messages for reason in catalogue} | catalogue.extended
+    shown = {reason: dict[str, None]() for reason in catalogue} | _messages(catalogue, code)
     for reason in sorted(shown):
         messages = "<br>".join(message.replace("|", "\\|") for message in shown[reason])
         link = f"[{reason}](../{reason.runbook})"
         yield f"| {link} | {reason.severity.value} | {reason.meaning} | {messages} |"
     yield ""
+
+
+def _messages(catalogue: Catalogue, code: Path) -> dict[Reason, dict[str, None]]:
+    """Return the messages in the code of a catalogue's operator, by their reasons, common ones included."""
+    constants = {name.lower(): reason for each in (COMMON, catalogue) for name, reason in each.reasons.items()}
+    found: dict[Reason, dict[str, None]] = {}
+    for path in sorted(code.rglob("*.py")):
+        for reasons, templates in sites(path):
+            for reason in (constants.get(each.replace("_", "").lower()) for each in reasons if templates):
+                if reason is not None:
+                    found.setdefault(reason, {}).update(dict.fromkeys(templates))
+    return found

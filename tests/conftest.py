@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.harness import declared_messages
+from tests.harness import messages
 from tests.harness.cost import return_free_memory
 from tests.harness.scoreboard import Scoreboard
 from tests.support.levels import BY_NAME
@@ -39,17 +39,17 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _messages_are_noted() -> Iterator[None]:
-    with declared_messages.noted():
+    with messages.noted():
         yield
 
 
 @pytest.fixture(autouse=True)
-def _every_message_is_declared(request: pytest.FixtureRequest) -> Iterator[None]:
+def _messages_are_fit(request: pytest.FixtureRequest) -> Iterator[None]:
     """Check the messages of a test whose operator runs in this thread."""
-    declared_messages.forget()
+    messages.forget()
     yield
     if {"unit", "simulation"}.intersection(request.path.parts):
-        declared_messages.require_none()
+        messages.require_none()
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,13 @@
 
 A reason is the CamelCase word in `status.conditions[].reason` and in an event. Each reason is declared once: here if
 several operators use it, otherwise in `reasons.py` of the operator. Steps take a `Reason` rather than a plain string,
-so that mypy rejects an undeclared reason. docs/reference/reasons.md is generated from the catalogues. Tests compare
-the catalogues with the plans and with the runbook.
+so that mypy rejects an undeclared reason. A message is only in the step that reports it. docs/reference/reasons.md is
+generated from the catalogues and from the messages in the code.
 """
 
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -28,26 +27,12 @@ class Reason(str):
     Attributes:
         severity: urgency in the worst case.
         meaning: one sentence for the reference page.
-        messages: templates of the messages; `{name}` is replaced by a value.
-        operator_messages: templates that operators add to a common reason.
         runbook: page and anchor of the runbook entry, relative to docs/.
     """
 
     severity: Severity = Severity.NORMAL
     meaning: str = ""
-    messages: tuple[str, ...] = ()
-    operator_messages: tuple[str, ...] = ()
     runbook: str = ""
-
-    def describes(self, message: str) -> bool:
-        """Whether `message` matches one of the templates; true for a reason without templates."""
-        templates = self.messages + self.operator_messages
-        return not templates or any(pattern(template).fullmatch(message) for template in templates)
-
-
-def pattern(template: str) -> re.Pattern[str]:
-    """Return a pattern that matches every message made from `template`; each `{name}` matches any text."""
-    return re.compile(".*".join(re.escape(part) for part in re.split(r"\{\w+\}", template)), re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -57,14 +42,12 @@ class Catalogue:
     Attributes:
         page: runbook page with a heading for each reason, relative to docs/.
         reasons: reasons by name, in the order of declaration.
-        extended: messages that this operator gives to common reasons.
     """
 
     page: str
     reasons: dict[str, Reason] = field(default_factory=dict)
-    extended: dict[Reason, tuple[str, ...]] = field(default_factory=dict)
 
-    def add(self, name: str, severity: Severity, meaning: str, *messages: str) -> Reason:
+    def add(self, name: str, severity: Severity, meaning: str) -> Reason:
         """Declare a reason.
 
         Raises:
@@ -73,15 +56,10 @@ class Catalogue:
         if name in self.reasons:
             raise ValueError(f"reason {name} is declared twice")
         reason = Reason(name)
-        reason.severity, reason.meaning, reason.messages = severity, meaning, messages
+        reason.severity, reason.meaning = severity, meaning
         reason.runbook = f"{self.page}#{name.lower()}"
         self.reasons[name] = reason
         return reason
-
-    def extend(self, reason: Reason, *messages: str) -> None:
-        """Declare the messages that this operator gives to a reason of the common catalogue."""
-        self.extended[reason] = messages
-        reason.operator_messages += messages
 
     def named(self, name: str) -> Reason:
         """Return the reason with this name; a name that the catalogue lacks becomes an undeclared reason."""
@@ -100,18 +78,11 @@ ADOPTING = COMMON.add(
     "Adopting",
     Severity.NORMAL,
     "The volumes of a deleted resource of the same name are handed over to this one, as spec.adopt requests.",
-    "Adopting {names} of uid {uid}: recording that in status first.",
-    "Adopting {names} of uid {uid}, with their data.",
 )
 ADOPTION_REFUSED = COMMON.add(
     "AdoptionRefused",
     Severity.ACTION,
     "The volumes that spec.adopt names cannot be adopted; nothing was started or changed.",
-    "spec.adopt: {names} of uid {uid} cannot be adopted: {why} Nothing was changed.",
-    (
-        "spec.adopt: no volume claim of this name has the label {uid_label}={uid}. Nothing was started. Restore the "
-        "claims, correct fromUID, or remove spec.adopt to create an empty cluster."
-    ),
 )
 API_UNAVAILABLE = COMMON.add(
     "ApiUnavailable",
@@ -122,7 +93,6 @@ AUTHORITY_UNTRUSTED = COMMON.add(
     "AuthorityUntrusted",
     Severity.ACTION,
     "Servers do not trust the present certificate authority, because the one that they started with was deleted.",
-    "{trust} the certificate authority of Secret {secret}, because the former one was deleted or replaced. {next}",
 )
 CONFLICT = COMMON.add(
     "Conflict",
@@ -133,27 +103,18 @@ CERTIFICATES_NOT_ISSUED = COMMON.add(
     "CertificatesNotIssued",
     Severity.ACTION,
     "spec.tls.mode is self, and the operator may not write Secrets: its chart value rbac.writeSecrets is false.",
-    "spec.tls.mode: the operator may not issue certificates: its chart value rbac.writeSecrets is false. Use mode "
-    "secret or certManager, or set that value to true. Nothing was changed.",
 )
 CONNECTION_SECRET_TAKEN = COMMON.add(
     "ConnectionSecretTaken",
     Severity.ACTION,
     "The resource is ready, but the Secret NAME-connection belongs to another owner, so that clients cannot use it.",
-    "Secret {name} belongs to {owner}, and was not changed: clients find no connection Secret of this resource. "
-    "Delete or rename that Secret, or set spec.connectionSecret to false.",
 )
 CREATE_TIMEOUT = COMMON.add(
     "CreateTimeout",
     Severity.WARNING,
     "The servers of a new resource did not become ready within --create-timeout; the operator keeps trying.",
 )
-CREATING = COMMON.add(
-    "Creating",
-    Severity.WARNING,
-    "The resource is being created, and not every server is ready yet.",
-    "Being created: clients are not served yet.",
-)
+CREATING = COMMON.add("Creating", Severity.WARNING, "The resource is being created, and not every server is ready yet.")
 DEGRADED = COMMON.add(
     "Degraded",
     Severity.WARNING,
@@ -173,19 +134,8 @@ GENERATING_PASSWORD = COMMON.add(
     "GeneratingPassword",
     Severity.WARNING,
     "The operator creates, restores or renews the Secret with a generated password (spec.auth without a Secret).",
-    "Generating the password of {user} in Secret {name}.",
-    "Generating another password of {user} in Secret {name}, as the annotation requests.",
-    "Restoring the password of {user} in Secret {name}.",
-    "Secret {name} belongs to a deleted resource of this name, until Kubernetes deletes it.",
 )
-GROWING_VOLUMES = COMMON.add(
-    "GrowingVolumes",
-    Severity.NORMAL,
-    "Volumes are being expanded to the size in the spec.",
-    "Expanding volumes to {size}.",
-    "Recreating the StatefulSet so that new volumes get {size}; its pods keep running.",
-    "Waiting for the storage to expand {growing} to {size}.",
-)
+GROWING_VOLUMES = COMMON.add("GrowingVolumes", Severity.NORMAL, "Volumes are being expanded to the size in the spec.")
 IMAGE_PULL_FAILED = COMMON.add(
     "ImagePullFailed",
     Severity.WARNING,
@@ -195,21 +145,14 @@ INTERNAL_ERROR = COMMON.add(
     "InternalError",
     Severity.WARNING,
     "The operator fails with an error that only a bug explains; it changes nothing, and retries with back-off.",
-    "The operator fails with an internal error, {error}, and retries with back-off. The servers are not changed. Its "
-    "log has the details: report them to its maintainers.",
 )
 INVALID_SPEC = COMMON.add(
     "InvalidSpec",
     Severity.ACTION,
     "The spec breaks a rule of the API; the operator applies nothing of it until it is corrected.",
-    "{errors} The spec was not applied.",
-    "{invalid} The spec was not applied. What runs is kept running as last applied.",
 )
 ISSUING_CERTIFICATES = COMMON.add(
-    "IssuingCertificates",
-    Severity.NORMAL,
-    "The operator is issuing or rotating certificates of the resource.",
-    "Issuing certificates: {why}.",
+    "IssuingCertificates", Severity.NORMAL, "The operator is issuing or rotating certificates of the resource."
 )
 KNOWN_ADVISORY = COMMON.add(
     "KnownAdvisory",
@@ -228,27 +171,17 @@ NOT_ANSWERING = COMMON.add(
     "NotAnswering",
     Severity.WARNING,
     "The kubelet reports a server as ready, but it does not answer the operator; clients may be served.",
-    "{servers}: ready according to the kubelet, but not answering the operator{detail}{error}. Check whether a "
-    "NetworkPolicy blocks connections from the operator's pods.",
 )
 NOT_AVAILABLE = COMMON.add(
-    "NotAvailable",
-    Severity.WARNING,
-    "Clients are not served, so that no redundancy is reported.",
-    "Clients are not served; see the condition Available.",
+    "NotAvailable", Severity.WARNING, "Clients are not served, so that no redundancy is reported."
 )
 NOT_OBSERVED = COMMON.add(
     "NotObserved",
     Severity.WARNING,
     "The operator cannot observe the state that it needs to know; it changes nothing, and databases keep running.",
-    "The operator does not observe {what}, and changes nothing until it does: {why}",
-    "The operator does not observe the servers, and keeps their last reported state: {why}",
 )
 OBSERVED = COMMON.add(
-    "Observed",
-    Severity.NORMAL,
-    "The operator reaches every server that the kubelet reports as ready.",
-    "Every server that the kubelet reports as ready answers the operator.",
+    "Observed", Severity.NORMAL, "The operator reaches every server that the kubelet reports as ready."
 )
 FOREIGN_OBJECT = COMMON.add(
     "ForeignObject",
@@ -260,32 +193,23 @@ OPERATOR_NOT_ADMITTED = COMMON.add(
     Severity.ACTION,
     "The resource is ready, but its NetworkPolicy does not restrict clients as the spec requests: it could cut off the "
     "operator, which does not know as which peers it connects.",
-    (
-        "{fields}: not applied, because the operator does not know as which peers it connects, and the policy could "
-        "cut it off; {effect}. Start the operator with --operator-peers, as its chart does."
-    ),
 )
 PASSWORD_NOT_GENERATED = COMMON.add(
     "PasswordNotGenerated",
     Severity.ACTION,
     "spec.auth names no Secret, and the operator may not create one: its chart value rbac.writeSecrets is false.",
-    "{at}: names no Secret, and the operator may not generate a password: its chart value rbac.writeSecrets is "
-    "false. Create a Secret and name it there, or set that value to true. Nothing was changed.",
 )
 PAUSED = COMMON.add(
     "Paused",
     Severity.NORMAL,
     "The resource is paused in its spec; the operator applies no changes. An EtcdCluster and a RedisCluster are still "
     "repaired, and the certificates of all kinds are renewed.",
-    "spec.{field} is true: no change is applied, and no server repaired, until it is false.",
-    "spec.{field} is true: no change is applied until it is false. Repairs of the running cluster continue.",
 )
 POLICY_VIOLATED = COMMON.add(
     "PolicyViolated",
     Severity.ACTION,
     "The resource violates the policy of the platform's administrator; nothing is created or changed for it, and what "
     "runs is kept running.",
-    "{violations} Nothing was created or changed; what runs is kept running.",
 )
 READY = COMMON.add("Ready", Severity.NORMAL, "Everything that the spec requires exists and is ready.")
 RECONCILIATION_PAUSED = COMMON.add(
@@ -310,46 +234,20 @@ REPLACING_CERTIFICATES = COMMON.add(
     "ReplacingCertificates",
     Severity.NORMAL,
     "The certificates that servers mount are being replaced, in stages during which every peer and client trusts them.",
-    "Updating the certificates that servers mount: {why}.",
-    "{sources}: every server must trust the new certificate authority before its certificate is used.",
-    "{sources}: the next step follows at {settled}, when all mounted files are up to date.",
 )
 RESTORED = COMMON.add(
     "Restored",
     Severity.NORMAL,
     "An object of the resource was changed or deleted by another client, and the operator restored it.",
 )
-RESIZING = COMMON.add(
-    "Resizing",
-    Severity.NORMAL,
-    "The CPU and memory of running pods change, without a restart.",
-    "Setting the CPU and memory of {names} without a restart.",
-    "Waiting for the kubelet to set the CPU and memory of {name} without a restart: {why}.",
-)
+RESIZING = COMMON.add("Resizing", Severity.NORMAL, "The CPU and memory of running pods change, without a restart.")
 RESTORING = COMMON.add("Restoring", Severity.WARNING, "A new cluster is being restored from a snapshot.")
 SCALING = COMMON.add("Scaling", Severity.WARNING, "Servers are being added or removed to match the size in the spec.")
 SECRET_INVALID = COMMON.add(
-    "SecretInvalid",
-    Severity.ACTION,
-    "A Secret that the spec references has content that cannot be used.",
-    "{at}: Secret {name}: {keys} must be text.",
-    (
-        "{at}: Secret {name}: {password_key} begins or ends with a line break, which is probably not "
-        "intended. Remove it, for example by creating the Secret with --from-literal."
-    ),
-    (
-        "{at}: Secret {name}: {password_key} contains a control character, such as NUL or a line break. Files, "
-        "environment variables and C programs cut a password there. Use another password."
-    ),
-    "{at}: Secret {name}: {wrong}",
+    "SecretInvalid", Severity.ACTION, "A Secret that the spec references has content that cannot be used."
 )
 SECRET_MISSING = COMMON.add(
-    "SecretMissing",
-    Severity.ACTION,
-    "A Secret that the spec references does not exist or lacks a key.",
-    "{at}: Secret {name} does not exist. Create it with {keys}, or name another Secret.",
-    "{at}: Secret {name} has no {missing}. Add it.",
-    "spec.tls: cert-manager has not issued Secret {name} yet. See kubectl describe certificate {name}.",
+    "SecretMissing", Severity.ACTION, "A Secret that the spec references does not exist or lacks a key."
 )
 SERVED = COMMON.add("Served", Severity.NORMAL, "Clients can read and write all their data.")
 SERVICE_UNKNOWN = COMMON.add(
@@ -363,13 +261,7 @@ TERMINATING = COMMON.add(
     "An object that the resource needs has been terminating for more than 30 seconds, mostly because of a finalizer.",
 )
 TOKEN_REFUSED = COMMON.add(
-    "TokenRefused",
-    Severity.ACTION,
-    "spec.recovery.confirm does not match the recovery that is currently possible.",
-    (
-        "{prefix}spec.recovery.confirm is {confirm}, but the token of the current recovery is {token}: "
-        "{consequences} Nothing was changed. To proceed, set spec.recovery.confirm to it."
-    ),
+    "TokenRefused", Severity.ACTION, "spec.recovery.confirm does not match the recovery that is currently possible."
 )
 UPDATING = COMMON.add(
     "Updating", Severity.WARNING, "A change of the spec is being rolled out to the pods, one at a time."
@@ -383,79 +275,35 @@ UPGRADING = COMMON.add(
     "Upgrading", Severity.NORMAL, "A change of the spec is being rolled out to the pods, one at a time."
 )
 MODIFYING_VOLUMES = COMMON.add(
-    "ModifyingVolumes",
-    Severity.NORMAL,
-    "The volumes get the VolumeAttributesClass of the spec.",
-    "Setting VolumeAttributesClass {requested}.",
-    "Waiting for the storage driver to apply VolumeAttributesClass {requested} to {names}.{hint}",
-    "Recreating the StatefulSet so that new volumes get VolumeAttributesClass {requested}; its pods keep running.",
+    "ModifyingVolumes", Severity.NORMAL, "The volumes get the VolumeAttributesClass of the spec."
 )
 VOLUMES_NOT_MODIFIED = COMMON.add(
     "VolumesNotModified",
     Severity.ACTION,
     "The API server or the storage driver does not apply the VolumeAttributesClass of the spec to a volume.",
-    (
-        "PersistentVolumeClaim {name} does not get VolumeAttributesClass {requested}: {why}. Remove "
-        "storage.volumeAttributesClassName, or make the class available. The operator retries every hour."
-    ),
-    (
-        "The storage driver cannot apply VolumeAttributesClass {requested} to PersistentVolumeClaim {name} (kubectl "
-        "describe pvc {name}). Name another class in storage.volumeAttributesClassName."
-    ),
 )
 VOLUMES_CANNOT_GROW = COMMON.add(
     "VolumesCannotGrow",
     Severity.ACTION,
     "The API server rejects the expansion of a volume; the operator retries every hour.",
-    (
-        "PersistentVolumeClaim {refused} cannot grow to {size}: {why}. Set allowVolumeExpansion: true in its "
-        "storage class, or raise the quota. The operator retries every hour."
-    ),
 )
 VOLUMES_CANNOT_SHRINK = COMMON.add(
-    "VolumesCannotShrink",
-    Severity.ACTION,
-    "The spec requests a smaller size than volumes have grown to.",
-    (
-        "spec.storage.size: {size} is below the {present} of PersistentVolumeClaim {claim}, and volumes cannot shrink. "
-        "Nothing was changed. Set at least {present}, or copy the data to another resource."
-    ),
+    "VolumesCannotShrink", Severity.ACTION, "The spec requests a smaller size than volumes have grown to."
 )
 CERTIFICATE_EXPIRED = COMMON.add(
     "CertificateExpired",
     Severity.ACTION,
     "A certificate in a Secret of the resource, or the authority that signed it, has ended.",
-    (
-        "spec.tls: Secret {name}: the certificate, or its authority, ended at {ends}. Clients and peers reject it, and "
-        "servers are not changed until it is replaced. Renew it."
-    ),
-    (
-        "spec.tls: Secret {name}: the certificate, or its authority, ended at {ends}. Servers keep the former "
-        "certificate, which is valid until {former}. Renew it."
-    ),
-    (
-        "The certificate of the servers, or its authority, ended at {ends}: clients that verify it cannot connect. "
-        "Renew Secret {name}."
-    ),
 )
 CERTIFICATE_EXPIRING = COMMON.add(
     "CertificateExpiring",
     Severity.WARNING,
     "The resource is ready, but a certificate ends within seven days, or is in the last sixth of its life.",
-    "Certificates end soon and were not renewed: {found}. Renew them before that.",
 )
 CERTIFICATE_NOT_YET_VALID = COMMON.add(
     "CertificateNotYetValid",
     Severity.ACTION,
     "The validity of a certificate in a Secret of the resource, or of its authority, has not begun.",
-    (
-        "spec.tls: Secret {name}: the certificate, or its authority, is valid from {begins}. Clients and peers reject "
-        "it until then, and servers are not changed. Wait, or replace it."
-    ),
-    (
-        "spec.tls: Secret {name}: the certificate, or its authority, is valid from {begins}. Until then servers keep "
-        "the former certificate, which is valid until {former}. Wait, or replace it."
-    ),
 )
 CERTIFICATE_NOT_MADE = COMMON.add(
     "CertificateNotMade", Severity.WARNING, "The operator could not issue a certificate; it retries with back-off."

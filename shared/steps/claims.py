@@ -31,9 +31,6 @@ _OTHER = (
     "if its data is not needed. To use its data: {command}"
 )
 
-MESSAGES = (_FORMER, _OTHER)
-"""Templates of `refusal`, for the catalogue of reasons."""
-
 
 def is_foreign(claim: Obj, uid_label: str, *, name: str, uid: str) -> bool:
     """Return whether a claim belongs to another owner than the resource with this name and UID, or to none.

@@ -13,38 +13,10 @@ import operators
 from operators.etcd.backup.store import BackupError, StoreError
 from shared.runtime.errors import DatabaseError
 from shared.runtime.operator import Operator
-from shared.status.reasons import COMMON, Catalogue, Reason, Severity, pattern
-from tests.support.messages import Site, sites
+from shared.status.reasons import COMMON, Catalogue, Reason, Severity
 from tests.support.paths import REPOSITORY
 
 CATALOGUES = {"shared": COMMON, **{operator.name: operator.reasons for operator in operators.installed()}}
-
-COMPOSED = {
-    "memcached": {"Creating", "Degraded", "ImagePullFailed", "Scaling", "SecretMissing", "ServerFailing", "Updating"},
-    "etcd": {
-        *("Creating", "Degraded", "ImagePullFailed", "MemberFailing", "OutOfSpace", "PodDeleted", "PodNotStarting"),
-        *("QuorumLost", "Recording", "Recovering"),
-        *("Replacing", "ReplacingCorruptMember", "Restoring", "Running", "Scaling", "SecretMissing", "Updating"),
-        "VolumeInTheWay",
-    },
-    "redis": {
-        *(
-            "ConfigMapInvalid",
-            "ConfigMapMissing",
-            "Creating",
-            "DataAway",
-            "Degraded",
-            "ForeignData",
-            "Meeting",
-            "NodeFailing",
-        ),
-        "RotatingPassword",
-        *("PrimariesTogether", "RedundancyReduced", "Redundant", "ReplicaTogether", "SecretMissing", "Settling"),
-        *("Scaling", "SlotsUnserved", "TakingOver", "Upgrading"),
-    },
-    "shared": set(),
-}
-"""Reasons with messages that several functions compose, so that no single call site shows them; tests of plans do."""
 
 
 def constants(catalogue: Catalogue, module: Path) -> dict[str, Reason]:
@@ -111,12 +83,6 @@ def test_every_reason_has_a_runbook_entry(name: str) -> None:
     assert {str(reason) for reason in CATALOGUES[name]} <= headings
 
 
-def test_a_template_matches_its_messages_only() -> None:
-    template = "Rolling update: restarting {pod} ({done} of {total})."
-    assert pattern(template).fullmatch("Rolling update: restarting carts-3 (2 of 6).")
-    assert not pattern(template).fullmatch("Rolling update: restarting carts-3.")
-
-
 def test_a_reason_cannot_be_declared_twice() -> None:
     catalogue = Catalogue("runbook.md")
     catalogue.add("Scaling", Severity.NORMAL, "The size changes.")
@@ -136,60 +102,3 @@ def words_in(path: Path) -> frozenset[str]:
 @functools.cache
 def classes_in(path: Path) -> frozenset[str]:
     return frozenset(re.findall(r"^class (\w+)\(", path.read_text(), re.MULTILINE))
-
-
-def sites_in(folder: str) -> list[Site]:
-    return [site for path in product(folder) for site in sites(path)]
-
-
-@pytest.mark.parametrize("name", CATALOGUES)
-def test_messages_in_the_code_are_those_of_the_catalogue(name: str) -> None:
-    """Each message that a call site builds has the form of a template of its reason."""
-    folder = "shared" if name == "shared" else f"operators/{name}"
-    declared = constants(COMMON, REPOSITORY / "shared/status/reasons.py")
-    if name != "shared":
-        declared |= constants(CATALOGUES[name], REPOSITORY / folder / "reasons.py")
-    found = sites_in(folder)
-    assert found
-    for site in found:
-        for constant in site.reasons:
-            for template in site.templates if constant in declared else ():
-                shapes = {
-                    anonymous(each) for each in declared[constant].messages + declared[constant].operator_messages
-                }
-                assert anonymous(template) in shapes, f"{site.where}: {constant} has no template {template!r}"
-
-
-@pytest.mark.parametrize("name", CATALOGUES)
-def test_severity_is_at_least_what_the_code_implies(name: str) -> None:
-    order = list(Severity)
-    folder = "shared" if name == "shared" else f"operators/{name}"
-    declared = constants(COMMON, REPOSITORY / "shared/status/reasons.py")
-    if name != "shared":
-        declared |= constants(CATALOGUES[name], REPOSITORY / folder / "reasons.py")
-    for site in sites_in(folder):
-        for constant in site.reasons:
-            if constant in declared:
-                assert order.index(declared[constant].severity) >= order.index(site.severity), (site.where, constant)
-
-
-@pytest.mark.parametrize("name", CATALOGUES)
-def test_every_template_has_a_call_site(name: str) -> None:
-    used: dict[str, set[str]] = {}
-    for site in (*sites_in("shared"), *sites_in("operators")):
-        for constant in site.reasons:
-            used.setdefault(constant, set()).update(map(anonymous, site.templates))
-    module = REPOSITORY / ("shared/status/reasons.py" if name == "shared" else f"operators/{name}/reasons.py")
-    declared = {constant: reason.messages for constant, reason in constants(CATALOGUES[name], module).items()}
-    common = constants(COMMON, REPOSITORY / "shared/status/reasons.py")
-    extended = CATALOGUES[name].extended
-    declared |= {constant: extended[reason] for constant, reason in common.items() if reason in extended}
-    for constant, messages in declared.items():
-        reason = common.get(constant) or constants(CATALOGUES[name], module)[constant]
-        stale = [message for message in messages if anonymous(message) not in used.get(constant, set())]
-        assert not stale or reason in COMPOSED.get(name, ()), reason
-
-
-def anonymous(template: str) -> str:
-    """Return a template without the names of its values."""
-    return re.sub(r"\{\w+\}", "{}", template)

@@ -73,7 +73,7 @@ def is_healthy(redis: FakeRedis, process: Process) -> bool:
 
 
 def has_majority(node: Node) -> bool:
-    """Whether a node reaches most of the primaries, without which it serves no client and nobody is elected."""
+    """Whether a node reaches most of the primaries, without which it serves no client, and no replica is elected."""
     voters = [known for known in node.known.values() if known.votes]
     return sum(not known.unhealthy for known in voters) >= len(voters) // 2 + 1
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shared.status.reasons import CREATING, Catalogue
+from shared.status.reasons import Catalogue
 
 REASONS = Catalogue("runbook/greeter.md")
-
-REASONS.extend(CREATING, "{ready} of {desired} servers are ready.", "Waiting for ConfigMap {name} to contain the text.")

@@ -1,15 +1,12 @@
-"""Message templates as the code has them: the reason and the text of every call that reports both."""
+"""Messages as the code has them: the reason and the text of every call that reports both, for the page of reasons."""
 
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-
-from shared.status.reasons import Severity
+from typing import NamedTuple
 
 Assigned = dict[str, list[ast.expr]]
 """The values that each local variable may have at a point of a function."""
@@ -32,24 +29,18 @@ TAKES_REASON |= {
 """Positions of the reason and of the message among the arguments of a call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """A call that reports a message.
 
     Attributes:
-        where: path and line.
         reasons: names of the constants that it may take as its reason.
         templates: forms of the message; `{name}` is a value. Empty if the text is made elsewhere.
-        severity: the least severity that the call implies: a blocked resource needs an action, a warning is one.
     """
 
-    where: str
     reasons: tuple[str, ...]
     templates: tuple[str, ...]
-    severity: Severity
 
 
-@functools.cache
 def sites(path: Path) -> tuple[Site, ...]:
     """Return the calls of a module that report a declared reason."""
     functions = (
@@ -57,10 +48,10 @@ def sites(path: Path) -> tuple[Site, ...]:
         for each in ast.walk(ast.parse(path.read_text()))
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
     )
-    return tuple(site for function in functions for site in _sites(path, function.body, {}))
+    return tuple(site for function in functions for site in _sites(function.body, {}))
 
 
-def _sites(path: Path, block: list[ast.stmt], local: Assigned) -> Iterator[Site]:
+def _sites(block: list[ast.stmt], local: Assigned) -> Iterator[Site]:
     """Follow a block statement by statement, with the values that each variable may have there."""
     for statement in block:
         nested = [inner for inner in _blocks(statement) if inner]
@@ -69,12 +60,12 @@ def _sites(path: Path, block: list[ast.stmt], local: Assigned) -> Iterator[Site]
             if isinstance(node, ast.NamedExpr):
                 local = local | {node.target.id: [node.value]}
         for node in (each for head in heads for each in ast.walk(head)):
-            if isinstance(node, ast.Call) and (site := _site(path, node, local)):
+            if isinstance(node, ast.Call) and (site := _site(node, local)):
                 yield site
         local = local | _assigned(statement)
         after = [] if _always_runs_one(statement) else [local]
         for inner in nested:
-            yield from _sites(path, inner, local)
+            yield from _sites(inner, local)
             if not isinstance(inner[-1], ast.Return | ast.Raise | ast.Continue):
                 after.append(_after(inner, local))
         if nested and after:
@@ -103,7 +94,7 @@ def _after(block: list[ast.stmt], local: Assigned) -> Assigned:
     return local
 
 
-def _site(path: Path, call: ast.Call, local: Assigned) -> Site | None:
+def _site(call: ast.Call, local: Assigned) -> Site | None:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if name not in TAKES_REASON:
         return None
@@ -114,11 +105,7 @@ def _site(path: Path, call: ast.Call, local: Assigned) -> Site | None:
     reasons = tuple(each.id for each in _choices(reason, local) if isinstance(each, ast.Name) and each.id.isupper())
     texts = tuple(dict.fromkeys(_templates(message, local)))
     informative = tuple(text for text in texts if re.sub(r"\{\w+\}|\W", "", text))
-    warning = name == "note" or any(
-        each.arg == "warning" and getattr(each.value, "value", None) is True for each in call.keywords
-    )
-    severity = Severity.ACTION if name == "blocked" else Severity.WARNING if warning else Severity.NORMAL
-    return Site(f"{path}:{call.lineno}", reasons, informative, severity) if reasons else None
+    return Site(reasons, informative) if reasons else None
 
 
 def _assigned(statement: ast.stmt) -> Assigned:
@@ -177,6 +164,8 @@ def _text(value: ast.expr) -> str:
 def _name(value: ast.expr) -> str:
     """Name a value after what it is: `pod` for `pod.name`, `names` for `', '.join(names)`."""
     match value:
+        case ast.Attribute(attr=name, value=ast.Name(id="self")):
+            return name.strip("_")
         case ast.Attribute(attr="name" | "value", value=inner):
             return _name(inner)
         case ast.Attribute(attr=name) | ast.Name(id=name):

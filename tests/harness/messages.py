@@ -1,4 +1,4 @@
-"""Checks of messages: their form, as the catalogue of reasons declares it, and their length."""
+"""Checks of messages: how urgent their reasons are, and their length."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ import pytest
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
 from shared.status import conditions
-from shared.status.health import Finding
+from shared.status.reasons import Severity
+from shared.status.verdict import Progress
 
-_make, _find, _compose = Step.__init__, Finding.__init__, conditions.compose
-_undeclared: list[str] = []
+_make, _compose = Step.__init__, conditions.compose
+_URGENCY = list(Severity)
+_too_mild: list[str] = []
 _too_long: list[str] = []
 
 
 def _checked(step: Step, *arguments: Any, **named: Any) -> None:
     _make(step, *arguments, **named)
-    _note(step)
-
-
-def _checked_finding(finding: Finding, *arguments: Any, **named: Any) -> None:
-    _find(finding, *arguments, **named)
-    _note(finding)
+    blocks = step.progress is Progress.BLOCKED
+    least = Severity.ACTION if blocks else Severity.WARNING if step.warning else Severity.NORMAL
+    is_declared = bool(step.reason.runbook)  # others are those of a test
+    if is_declared and _URGENCY.index(step.reason.severity) < _URGENCY.index(least):
+        _too_mild.append(f"{step.reason} ({step.reason.severity.value}, not {least.value}): {step.message}")
 
 
 def _checked_status(*arguments: Any, **named: Any) -> Obj:
@@ -37,28 +38,22 @@ def _checked_status(*arguments: Any, **named: Any) -> Obj:
     return status
 
 
-def _note(made: Step | Finding) -> None:
-    if not made.reason.describes(made.message):
-        _undeclared.append(f"{made.reason}: {made.message}")
-
-
 @contextmanager
 def noted() -> Iterator[None]:
     """Note the faults of each message that is made within the context."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Step, "__init__", _checked)
-        patch.setattr(Finding, "__init__", _checked_finding)
         patch.setattr(conditions, "compose", _checked_status)
         yield
 
 
 def forget() -> None:
     """Forget the faults so far."""
-    _undeclared.clear()
+    _too_mild.clear()
     _too_long.clear()
 
 
 def require_none() -> None:
     """Check that no faults were noted since the last `forget`."""
     assert not _too_long, "messages in a status that are longer than a column or a condition may be"
-    assert not _undeclared, "messages that no template of their reason describes; add one in reasons.py"
+    assert not _too_mild, "messages whose reason is declared as less urgent than the step is"
