@@ -2,7 +2,7 @@
 
 The kernel discards SIGTERM for the first process of a container (PID 1) that has no handler for it yet. A server that
 gets the signal so early starts, serves, and is killed when the grace period ends. The kubelet delays the signal
-(`pod.STOP_DELAY_SECONDS`), which is not enough on a busy machine, and pods of earlier builds have no delay. The runtime
+(`pod.stop_delay`), which is not enough on a busy machine, and pods of earlier builds have no delay. The runtime
 sends it once, also if the pod is deleted again (container_stop.go in containerd).
 
 A server that answers is ended by SHUTDOWN, which does what SIGTERM does. One that has never listened is killed earlier,
@@ -11,7 +11,7 @@ by a second deletion with a shorter grace period.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from operators.redis.client.commands import ShutDown
 from operators.redis.facts.assessment import Assessment
@@ -22,7 +22,7 @@ from operators.redis.state.instance import Instance
 from operators.redis.state.observed import outlives_pods
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
-from shared.kubernetes.pods import running_since
+from shared.kubernetes.pods import deleted_for, running_since
 from shared.runtime.plan import PASS, Delete, Step, shortest
 
 SHUTDOWN_SECONDS = 20.0
@@ -63,14 +63,11 @@ def stop_servers(seen: Assessment) -> Step:
 
 def _deleted_since(pod_obj: Obj, now: datetime) -> float | None:
     """Return the seconds since the deletion of a pod; None if it is not deleted, or is about to be killed."""
-    metadata = pod_obj["metadata"]
-    grace = metadata.get("deletionGracePeriodSeconds") or 0
-    if not metadata.get("deletionTimestamp") or grace <= SHORT_GRACE_SECONDS:
+    grace = pod_obj["metadata"].get("deletionGracePeriodSeconds") or 0
+    since = deleted_for(pod_obj, now)
+    if since is None or grace <= SHORT_GRACE_SECONDS or since >= grace:  # or its node is lost, or a finalizer keeps it
         return None
-    deadline = datetime.fromisoformat(metadata["deletionTimestamp"])
-    if now >= deadline:  # its Kubernetes node is lost, or a finalizer keeps it
-        return None
-    return (now - deadline + timedelta(seconds=grace)).total_seconds()
+    return since
 
 
 def _is_only_copy(seen: Assessment, instance: Instance) -> bool:

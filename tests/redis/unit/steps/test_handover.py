@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from operators.redis.client.commands import FailOver
 from operators.redis.steps.handover import hand_over_deleted
 from shared.kubernetes.kinds import Obj
@@ -16,7 +18,7 @@ P0, P1, P2, R0, R1, R2 = formed()
 ENDING = replace(P0, leaving=True)
 
 
-def step(*nodes: At, deleted: float = 1.0, version: str = "8.0.2", engine: str = "redis") -> Step:
+def step(*nodes: At, deleted: float = 1.0, version: str = "8.0.2", engine: str = "redis", delay: int = 5) -> Step:
     """Return the step for a cluster whose leaving pods were deleted some seconds ago."""
     resource, seen = world(*nodes)
     instances = []
@@ -26,7 +28,8 @@ def step(*nodes: At, deleted: float = 1.0, version: str = "8.0.2", engine: str =
         if each.leaving and pod_obj is not None:
             at = (NOW + timedelta(seconds=300 - deleted)).isoformat()
             metadata: Obj = {"deletionTimestamp": at, "deletionGracePeriodSeconds": 300}
-            pod_obj = pod_obj | {"metadata": pod_obj["metadata"] | metadata}
+            server = {"name": "redis", "lifecycle": {"preStop": {"sleep": {"seconds": delay}}} if delay else {}}
+            pod_obj = {"metadata": pod_obj["metadata"] | metadata, "spec": {"containers": [server]}}
         instances.append(replace(each, report=report, pod_obj=pod_obj))
     return hand_over_deleted(assess(resource, replace(seen, instances=tuple(instances))))
 
@@ -62,3 +65,12 @@ def test_server_that_hands_over_at_sigterm_is_left_alone_from_then_on() -> None:
     assert step(*nodes, deleted=6, engine="valkey", version="9.1.0") == PASS
     for engine, version in (("valkey", "8.1.4"), ("redis", "8.0.2")):
         assert successors(step(*nodes, deleted=6, engine=engine, version=version)) == ["demo-3"]
+
+
+@pytest.mark.parametrize("delay", [0, 2])
+def test_server_gets_sigterm_when_its_own_pod_says(delay: int) -> None:
+    """A short grace period shortens the delay, and pods of earlier builds have none."""
+    nodes = (ENDING, P1, P2, R0, R1, R2)
+    assert step(*nodes, deleted=delay, engine="valkey", version="9.1.0", delay=delay) == PASS
+    if delay:
+        assert successors(step(*nodes, deleted=1, engine="valkey", version="9.1.0", delay=delay)) == ["demo-3"]
