@@ -68,7 +68,7 @@ def test_server_that_hands_over_at_sigterm_is_left_alone_from_then_on() -> None:
 
 
 @pytest.mark.parametrize("delay", [0, 2])
-def test_server_gets_sigterm_when_its_own_pod_says(delay: int) -> None:
+def test_sigterm_comes_after_the_delay_of_the_pod_itself(delay: int) -> None:
     """A short grace period shortens the delay, and pods of earlier builds have none."""
     nodes = (ENDING, P1, P2, R0, R1, R2)
     assert step(*nodes, deleted=delay, engine="valkey", version="9.1.0", delay=delay) == PASS
