@@ -9,14 +9,6 @@ from shared.status.reasons import (
 
 REASONS = Catalogue("runbook/memcached.md")
 
-_WAITS = (
-    "{ready} of {size} servers are ready. Waiting for the {workload} controller to observe the change.",
-    "Removing surplus servers: {present} servers run, and the desired number is {size}.",
-    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready.",
-    "Rolling update: {updated} of {size} servers are updated, and {ready} are ready. {waits_for}.",
-)
-"""Parts of an operation that are not complete yet; any operation may wait for one."""
-
 CERTIFICATE_WITHOUT_NAME = REASONS.add(
     "CertificateWithoutName",
     Severity.WARNING,

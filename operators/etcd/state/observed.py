@@ -319,12 +319,6 @@ class Observed:
         """Whether every other voter is healthy."""
         return all(member is not None and other.id == member.id for other in self.down)
 
-    def quorum_without(self, member: Member) -> bool:
-        """Whether the healthy voters are a quorum of the remaining ones after the member is removed."""
-        remaining = [voter for voter in self.voters if voter.id != member.id]
-        up = [voter for voter in remaining if voter not in self.down]
-        return bool(remaining) and len(up) >= len(remaining) // 2 + 1
-
 
 def endpoint(resource: EtcdCluster, instance: Instance) -> Endpoint:
     """Return the endpoint of an instance, whose pod has an address."""

@@ -404,21 +404,6 @@ class ShutDown(NodeCall):
         return f"end the server of {self.at.name}, whose pod is being deleted (SHUTDOWN)"
 
 
-@dataclass(frozen=True, slots=True)
-class ResetSoft(NodeCall):
-    """Let a node without data leave its cluster (CLUSTER RESET SOFT)."""
-
-    async def apply(self, server: Server, report: NodeReport, /) -> None:
-        if len(report.nodes) == 1 and report.me.is_primary:
-            return
-        if report.me.slots or report.keys:
-            raise Refused(f"{self.at.name} holds {report.keys} keys and slots {report.me.slots}: it must not be reset.")
-        await server.execute("CLUSTER", "RESET", "SOFT")
-
-    def __str__(self) -> str:
-        return f"let {self.at.name} leave its cluster"
-
-
 async def execute(connect: Connect, call: Call, record: Record = unrecorded) -> None:
     """Carry out a call.
 

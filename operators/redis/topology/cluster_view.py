@@ -83,11 +83,6 @@ class ClusterView(MergedView):
         return tuple(seen for seen in self.members if seen.id not in known)
 
     @cached_property
-    def empty_primaries(self) -> tuple[Seen, ...]:
-        """Reachable members that are primaries without slots: they have no vote."""
-        return tuple(seen for seen in self.reachable_nodes if seen.is_primary and seen.id not in self.owned)
-
-    @cached_property
     def _replicas(self) -> Mapping[str, tuple[Seen, ...]]:
         found: dict[str, list[Seen]] = {}
         for seen in self.members:

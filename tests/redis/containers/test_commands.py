@@ -15,7 +15,6 @@ from operators.redis.client.commands import (
     Forget,
     Meet,
     Replicate,
-    ResetSoft,
     SetEpoch,
     SetPasswords,
     execute,
@@ -66,8 +65,6 @@ async def test_cluster_is_formed_and_changed_command_by_command(redis: Redis, en
         await cluster.until(lambda reports: reports[one.id].link_up and all_know(reports, one.id, three.id))
         await execute(connect, failover)  # takes effect after the response
         await cluster.until(lambda reports: reports[one.id].link_up and reports[one.id].keys == 1)
-        with pytest.raises(Refused, match="must not be reset"):
-            await execute(connect, ResetSoft(OPEN, one.endpoint, one.id))
         cluster.check()
 
         four = await cluster.join()
@@ -75,9 +72,6 @@ async def test_cluster_is_formed_and_changed_command_by_command(redis: Redis, en
         await twice(Forget(OPEN, four.id, (one.endpoint, two.endpoint, three.endpoint)))
         reports = await cluster.reports()
         assert all({node.id for node in each.nodes} == set(at) for each in reports.values())
-        four.start()
-        await twice(ResetSoft(OPEN, four.endpoint, four.id))
-        assert [node.id for node in (await four.report()).nodes] == [four.id]
 
 
 async def test_commands_are_refused_by_another_node_at_the_address(redis: Redis, engine: tuple[str, str]) -> None:
@@ -96,7 +90,6 @@ async def test_commands_are_refused_by_another_node_at_the_address(redis: Redis,
             Forget(OPEN, "0" * 40, (here,)),
             Configure(OPEN, here, own.id, {"maxmemory": "1mb"}),
             SetPasswords(OPEN, here, own.id, ("0" * 64,)),
-            ResetSoft(OPEN, here, own.id),
             CloseSlots(OPEN, own.id, "0" * 40, Slots.of(1), {own.id: here}),
         ):
             with pytest.raises(Unreachable, match=foreign.id):

@@ -85,7 +85,7 @@ async def test_node_that_returns_empty_is_new_and_the_former_one_is_lost(redis: 
         assert not views[-1].holds_only_copy(former)
 
         await cluster.meet([last])
-        await until(cluster, lambda view: not view.settled and last.id in {node.id for node in view.empty_primaries})
+        await until(cluster, lambda view: not view.settled and last.id in {node.id for node in view.members})
 
 
 async def test_view_is_not_settled_without_a_majority(redis: Redis, engine: tuple[str, str]) -> None:

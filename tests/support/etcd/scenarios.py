@@ -20,11 +20,11 @@ from shared.kubernetes.kinds import (
     SECRET,
     SERVICE,
     STATEFUL_SET,
-    STORAGE_CLASS,
     Obj,
 )
 from shared.steps.passwords import ROTATE
 from tests.etcd.simulation.database import FakeEtcd
+from tests.harness.api_server.kinds import STORAGE_CLASS
 from tests.harness.harness import NAMESPACE
 from tests.harness.scenario import (
     Scenario,

@@ -20,7 +20,6 @@ from shared.kubernetes.kinds import (
     SECRET,
     SERVICE,
     STATEFUL_SET,
-    STORAGE_CLASS,
     Kind,
     Obj,
 )
@@ -33,6 +32,7 @@ from shared.runtime.plan import Action, Apply, Call, Delete, Evict, Patch, Plan,
 from shared.runtime.reconciler import EVICTION_RETRY_SECONDS, MAX_REPAIR_DELAY_SECONDS, MIN_FAILURES_REPORTED
 from shared.status import conditions
 from shared.status.verdict import Progress, Verdict
+from tests.harness.api_server.kinds import STORAGE_CLASS
 from tests.harness.faults import requests
 from tests.harness.harness import NAMESPACE, Harness
 
