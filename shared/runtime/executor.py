@@ -26,7 +26,7 @@ from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Evict, Pat
 from shared.runtime.steady_clock import SteadyClock
 from shared.status import reconciliation_pause
 from shared.status.events import Event, Recorder
-from shared.status.reasons import RESTORED
+from shared.status.reasons import CERTIFICATE_NOT_MADE, RESTORED
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,9 @@ def always(_act: str) -> None:
 
 
 class CertificateNotMade(DatabaseError):
-    """A certificate could not be issued; the message has the reason."""
+    """A certificate could not be issued; the message has the cause."""
+
+    reason = CERTIFICATE_NOT_MADE
 
 
 ExpectedFailure = errors.KubeError | DatabaseError | ownership.ForeignObject

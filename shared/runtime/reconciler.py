@@ -409,7 +409,7 @@ class Reconciler:
         if is_overloaded and failures > patience and failures & (failures - 1):
             return result  # a report is more requests: it is repeated after 4, 8, 16 … failures
         if failures >= patience:
-            reason = API_UNAVAILABLE if isinstance(error, errors.Unavailable) else type(error).__name__
+            reason = error.reason if isinstance(error, DatabaseError) else _reason(error)
             log.warning("%s: %s: %s", key, reason, error)
             await self._report_problem(key, Verdict(Progress.WAITING, reason, str(error), warning=True), {})
         return result
@@ -522,3 +522,7 @@ def _spec(obj: Obj) -> tuple[object, ...]:
 
 def _key(obj: Obj) -> Key:
     return Key(obj["metadata"]["namespace"], obj["metadata"]["name"])
+
+
+def _reason(error: errors.KubeError) -> str:
+    return API_UNAVAILABLE if isinstance(error, errors.Unavailable) else type(error).__name__

@@ -72,7 +72,7 @@ async def _run(work: Awaitable[Outcome]) -> tuple[Outcome, int]:
     try:
         return await task, 0
     except BackupError as error:
-        reason, message = type(error).__name__, str(error)
+        reason, message = str(error.reason), str(error)
     except EtcdError as error:
         reason, message = f"Member{type(error).__name__}", str(error)
     except asyncio.CancelledError:
@@ -97,7 +97,7 @@ async def _snapshot(options: argparse.Namespace, connect: Connect) -> Outcome:
                 try:
                     outcome["removed"] = len(await work.prune(store, order))
                 except BackupError as error:  # the snapshot is complete; the next one prunes again
-                    log.warning("older snapshots are not removed: %s: %s", type(error).__name__, error)
+                    log.warning("older snapshots are not removed: %s: %s", error.reason, error)
                     outcome["warning"] = f"Older snapshots are not removed: {error}"
     finally:
         await server.aclose()

@@ -7,14 +7,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import ClassVar, Protocol
+
+from operators.etcd.reasons import (
+    ACCESS_DENIED,
+    BUCKET_MISSING,
+    DATA_IN_THE_WAY,
+    FOREIGN_CLUSTER,
+    NOT_A_SNAPSHOT,
+    SNAPSHOT_CORRUPT,
+    SNAPSHOT_MISSING,
+    SNAPSHOT_TOO_NEW,
+    STORE_FULL,
+    STORE_REFUSED,
+    STORE_UNREACHABLE,
+)
+from shared.status.reasons import Reason
 
 BLOCK_BYTES = 8 << 20
 """Bytes that are written and read at once. S3 accepts 10,000 parts of at least 5 MiB: enough for 78 GiB."""
 
 
 class BackupError(Exception):
-    """Failure of a snapshot or a restore; the class is the reason, the message includes the fix.
+    """Failure of a snapshot or a restore; the class has the reason, the message includes the fix.
 
     BackupError
     ├── StoreError
@@ -31,42 +46,55 @@ class BackupError(Exception):
     └── DataInTheWay           the volume to restore onto already has other data
     """
 
+    reason: ClassVar[Reason]
+
 
 class StoreError(BackupError):
     """The store did not fulfil a request."""
 
 
-class StoreUnreachable(StoreError): ...
+class StoreUnreachable(StoreError):
+    reason = STORE_UNREACHABLE
 
 
-class AccessDenied(StoreError): ...
+class AccessDenied(StoreError):
+    reason = ACCESS_DENIED
 
 
-class BucketMissing(StoreError): ...
+class BucketMissing(StoreError):
+    reason = BUCKET_MISSING
 
 
-class StoreFull(StoreError): ...
+class StoreFull(StoreError):
+    reason = STORE_FULL
 
 
-class SnapshotMissing(StoreError): ...
+class SnapshotMissing(StoreError):
+    reason = SNAPSHOT_MISSING
 
 
-class StoreRefused(StoreError): ...
+class StoreRefused(StoreError):
+    reason = STORE_REFUSED
 
 
-class SnapshotCorrupt(BackupError): ...
+class SnapshotCorrupt(BackupError):
+    reason = SNAPSHOT_CORRUPT
 
 
-class NotASnapshot(BackupError): ...
+class NotASnapshot(BackupError):
+    reason = NOT_A_SNAPSHOT
 
 
-class SnapshotTooNew(BackupError): ...
+class SnapshotTooNew(BackupError):
+    reason = SNAPSHOT_TOO_NEW
 
 
-class ForeignCluster(BackupError): ...
+class ForeignCluster(BackupError):
+    reason = FOREIGN_CLUSTER
 
 
-class DataInTheWay(BackupError): ...
+class DataInTheWay(BackupError):
+    reason = DATA_IN_THE_WAY
 
 
 class Draft(Protocol):

@@ -7,6 +7,17 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from operators.redis.client.responses import MALFORMED
+from operators.redis.reasons import (
+    CONFIG_REFUSED,
+    DENIED,
+    FOREIGN_NODE_MET,
+    LOADING,
+    REFUSED,
+    SLOT_STUCK,
+    TARGET_FULL,
+    TARGET_NOT_REPLICATING,
+    UNREACHABLE,
+)
 from shared.runtime.errors import DatabaseError
 
 P = ParamSpec("P")
@@ -39,6 +50,8 @@ class Unreachable(RedisError):
         distrusts: whether one side does not know the certificate authority of the other.
     """
 
+    reason = UNREACHABLE
+
     def __init__(self, message: str, *, distrusts: bool = False) -> None:
         super().__init__(message)
         self.distrusts = distrusts
@@ -50,6 +63,8 @@ class Refused(RedisError):
     Attributes:
         code: first word of the answer: ERR, MOVED, CLUSTERDOWN, IOERR, BUSYKEY…; by default that of the message.
     """
+
+    reason = REFUSED
 
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
@@ -92,26 +107,40 @@ def no_node(error: Exception) -> Unreachable:
 class Denied(Refused):
     """User, password or certificate are not accepted."""
 
+    reason = DENIED
+
 
 class Loading(Refused):
     """The server is temporarily unavailable: it loads its data, or a script runs."""
+
+    reason = LOADING
 
 
 class ForeignNodeMet(Refused):
     """A node of another cluster answered a handshake, because it has the address of a pod now."""
 
+    reason = FOREIGN_NODE_MET
+
 
 class ConfigRefused(Refused):
     """The server does not accept the value of a directive, or uses another one."""
+
+    reason = CONFIG_REFUSED
 
 
 class SlotStuck(Refused):
     """A slot cannot be moved further; the message contains the remedy."""
 
+    reason = SLOT_STUCK
+
 
 class TargetFull(SlotStuck):
     """The target of a slot has no memory left for it."""
 
+    reason = TARGET_FULL
+
 
 class TargetNotReplicating(Refused):
     """No replica of the target follows it closely enough to receive keys; the message contains the remedy."""
+
+    reason = TARGET_NOT_REPLICATING
