@@ -177,7 +177,7 @@ CLUSTER_RULES = (
         f"self.replicas >= {MIN_PRIMARIES} * (1 + self.replicasPerMaster)",
         lambda spec: spec.replicas >= MIN_PRIMARIES * (1 + spec.replicas_per_master),
         "is too small: a cluster needs at least three primaries with replicasPerMaster replicas each; use {} or more, "
-        "or lower replicasPerMaster.",
+        "or lower replicasPerMaster. What else there is for fewer pods: docs/concepts/topologies.md.",
         at="replicas",
         value=(
             f"{MIN_PRIMARIES} * (1 + self.replicasPerMaster)",

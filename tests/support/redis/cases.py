@@ -199,7 +199,8 @@ REFUSED = over(
             Case(
                 f"{count} pods for three primaries with {each} replicas each",
                 {"replicas": count, "replicasPerMaster": each},
-                f"at least three primaries with replicasPerMaster replicas each; use {least} or more",
+                f"at least three primaries with replicasPerMaster replicas each; use {least} or more, "
+                "or lower replicasPerMaster. What else there is for fewer pods: docs/concepts/topologies.md.",
                 "spec.replicas: is too small",
             )
             for count, each, least in ((3, 1, 6), (5, 1, 6), (8, 2, 9))
