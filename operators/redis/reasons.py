@@ -147,7 +147,7 @@ REPLICA_TOGETHER = REASONS.add(
     "A replica runs on the host or in the zone of its primary, so that both can be lost together.",
 )
 SERVING = REASONS.add("Serving", Severity.NORMAL, "The node serves clients.")
-SETTLING = REASONS.add("Settling", Severity.NORMAL, "The operator waits until all nodes report the same cluster view.")
+SETTLING = REASONS.add("Settling", Severity.WARNING, "The operator waits until all nodes report the same cluster view.")
 SLOTS_LOST = REASONS.add(
     "SlotsLost", Severity.ACTION, "A primary and all of its replicas lost their data; a user must confirm the recovery."
 )

@@ -55,5 +55,5 @@ def forget() -> None:
 
 def require_none() -> None:
     """Check that no faults were noted since the last `forget`."""
-    assert not _too_long, "messages in a status that are longer than a column or a condition may be"
-    assert not _too_mild, "messages whose reason is declared as less urgent than the step is"
+    assert not _too_long, f"messages in a status that are longer than a column or a condition may be: {_too_long}"
+    assert not _too_mild, f"messages whose reason is declared as less urgent than the step is: {_too_mild}"
