@@ -116,6 +116,8 @@ class Shake(Call):
 class Refused(DatabaseError):
     """The box refuses a call."""
 
+    reason = Reason("Refused")
+
 
 class Bench:
     """Two boxes, each with a ConfigMap, and a worker that reconciles them.

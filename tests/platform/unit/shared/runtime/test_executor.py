@@ -31,6 +31,7 @@ from shared.runtime.errors import DatabaseError
 from shared.runtime.plan import Action, Apply, Call, Delete, Evict, Patch, Plan, Record, WriteSecret
 from shared.runtime.reconciler import EVICTION_RETRY_SECONDS, MAX_REPAIR_DELAY_SECONDS, MIN_FAILURES_REPORTED
 from shared.status import conditions
+from shared.status.reasons import Reason
 from shared.status.verdict import Progress, Verdict
 from tests.harness.api_server.kinds import STORAGE_CLASS
 from tests.harness.faults import requests
@@ -48,6 +49,8 @@ class Shake(Call):
 
 class BoxUnreachable(DatabaseError):
     """The box does not respond."""
+
+    reason = Reason("BoxUnreachable")
 
 
 @dataclass

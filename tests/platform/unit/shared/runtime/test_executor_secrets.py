@@ -20,6 +20,7 @@ from shared.pki.rotation import CertificateOrder, Made
 from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import CertificateNotMade
 from shared.runtime.plan import Apply, Attempt, Call, Patch, WriteSecret
+from shared.status.reasons import Reason
 from tests.harness.harness import NAMESPACE
 from tests.platform.unit.shared.runtime.test_executor import BOX, BoxUnreachable, Lab
 
@@ -170,6 +171,8 @@ async def test_lasting_object_loses_its_owner_reference_and_gets_it_back(lab: La
 
 class Refusal(DatabaseError):
     """The box does not accept this."""
+
+    reason = Reason("Refusal")
 
 
 @dataclasses.dataclass(frozen=True)
