@@ -8,7 +8,7 @@ from operators.redis.objects import disruption_budget, names, network_policy, po
 from operators.redis.objects.names import COMPONENT, CONTAINER
 from operators.redis.security.secrets import made_secrets
 from operators.redis.state.volume_record import to_record
-from operators.redis.steps.connection_secret import connection
+from operators.redis.steps.connection_secret import connection, of_users, spare
 from operators.redis.steps.provisioning import ensure_secrets
 from operators.redis.steps.rolling_update import permitted
 from shared.steps.database import StoredDatabase
@@ -24,6 +24,8 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     amounts=lambda seen: pod.amounts(permitted(seen).resource),
     connects=connection,
     secrets=made_secrets,
+    spare=spare,
+    of_users=of_users,
     issue=ensure_secrets,
     is_created=lambda seen: seen.resource.formed,
     is_at_rest=lambda seen: seen.resource.formed,

@@ -28,6 +28,7 @@ from operators.redis.objects import names, redis_conf
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.reasons import CONFIG_MAP_INVALID, CONFIG_MAP_MISSING
 from operators.redis.security.secrets import read
+from operators.redis.security.users import revision_of
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.state.instance import Instance, endpoint
 from operators.redis.state.observed import ConfigTemplate, Observed
@@ -76,8 +77,13 @@ def observer(connect: Connect) -> Observe:
 
 async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache: Cache, kube: Kube) -> Observed:
     key = Key(resource.namespace, resource.name)
-    secrets, config, published = await asyncio.gather(
-        read(resource, kube), _config(resource, kube), connection.read(kube, cache, resource.obj)
+    of_users = sorted(
+        {names.user_secret(resource, user.name) for user in resource.spec.users} | names.recorded_user_secrets(resource)
+    )
+    secrets, config, (published, *of_each_user) = await asyncio.gather(
+        read(resource, kube),
+        _config(resource, kube),
+        asyncio.gather(*(connection.read(kube, cache, resource.obj, name=name) for name in ("", *of_users))),
     )
     seen = Observed(
         stateful_set=cache.get(STATEFUL_SET, *key),
@@ -88,6 +94,7 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
         config=config,
         former=resource.former_nodes,
         connection=published,
+        user_connections=dict(zip(of_users, of_each_user, strict=True)),
     )
     pods = {number: pod for pod in cache.owned(POD, key) if (number := _pod_number(resource, pod)) is not None}
     claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)
@@ -222,12 +229,20 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
     addressable = [instance for instance in seen.instances if instance.pod and instance.pod.address]
     turn = asyncio.Lock()
     settings = redis_conf.names(resource, seen.config.text, seen.config_map)
+    users = _spec_users(resource, seen)
     answers = await asyncio.gather(
-        *(_inspect(connect, resource, seen, instance, settings, turn) for instance in addressable)
+        *(_inspect(connect, resource, seen, instance, settings, users, turn) for instance in addressable)
     )
     reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
     instances = tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
     return await _with_unowned(connect, resource, dataclasses.replace(seen, instances=instances))
+
+
+def _spec_users(resource: RedisCluster, seen: Observed) -> list[str]:
+    """Return the names of the users of the spec, and of those that nodes may still have, with their revisions."""
+    applied = seen.secrets.passwords.users if seen.secrets.passwords else ()
+    found = dict.fromkeys([*(user.name for user in resource.spec.users), *(user.name for user in applied)])
+    return [name for user in found for name in (user, revision_of(user))]
 
 
 async def _with_unowned(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
@@ -266,15 +281,16 @@ async def _inspect(
     seen: Observed,
     instance: Instance,
     settings: Collection[str],
+    users: Collection[str],
     turn: asyncio.Lock,
 ) -> NodeReport | RedisError:
     """Return the report of one node, or why there is none."""
     server = connect(endpoint(resource, instance), seen.secrets.access)
     try:
-        found = await request_report(server, settings)
+        found = await request_report(server, settings, users)
         async with turn:  # responses that arrive together are parsed one in each turn of the event loop
             await asyncio.sleep(0)
-            report = report_of(found)
+            report = report_of(found, users)
         return await count_strays(server, report, _suspected(resource, instance, report.id))
     except RedisError as error:
         return error

@@ -23,6 +23,7 @@ from operators.redis.steps.adoption import adopt_volumes
 from operators.redis.steps.availability import BUSY_SECONDS, POLL_SECONDS, await_nodes, report_refused_writes
 from operators.redis.steps.bootstrap import create_cluster
 from operators.redis.steps.configuration import ensure_config_map, require_config
+from operators.redis.steps.connection_secret import ensure_user_secrets
 from operators.redis.steps.credentials import renew_certificates, require_authentication, rotate_password
 from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.deleted_pods import stop_servers
@@ -60,6 +61,7 @@ from operators.redis.steps.rolling_update import (
 )
 from operators.redis.steps.scale_down import delete_released_volumes
 from operators.redis.steps.scaling import hand_over, recreate_surplus_replica
+from operators.redis.steps.spec_users import report_refused_users
 from operators.redis.steps.successors import replace_primaries
 from operators.redis.steps.unowned_slots import assign_unowned_slots
 from shared.runtime.plan import StepOf
@@ -107,6 +109,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             (stop_servers,),  # of deleted pods that got no SIGTERM: an update waits for them
             (connect_replicas,),  # to their primaries: a replica elsewhere is no copy, and may copy foreign data
             (DATABASE.ensure_connection,),  # a copy for clients, on which no node depends
+            (ensure_user_secrets,),  # the same for each user of the spec
             (apply_config,),  # settings that the engine can change live, also if a person changed them
             (
                 DATABASE.proven(DATABASE.renew_secrets),  # users and certificates, once created
@@ -155,6 +158,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             DATABASE.grow_volumes,  # if the storage class allows it
             DATABASE.mark_volumes,  # which node's data a volume has: the record outlives the resource
             report_refused_config,  # stops nothing
+            report_refused_users,  # nor do users: rules that servers refuse, or a missing Secret
             report_refused_writes,  # a full volume: stops nothing
             await_nodes,  # every node is a member, synced and ready
             report_ending_certificates,  # of a complete cluster

@@ -134,7 +134,7 @@ ROLL_BLOCKED = REASONS.add(
     "The rolling update is blocked, because recreating the next pod could interrupt service or lose data.",
 )
 ROTATING_PASSWORD = REASONS.add(
-    "RotatingPassword", Severity.NORMAL, "The password is being changed on all nodes without a restart."
+    "RotatingPassword", Severity.NORMAL, "Users or passwords are being changed on all nodes without a restart."
 )
 PRIMARIES_TOGETHER = REASONS.add(
     "PrimariesTogether",
@@ -197,6 +197,11 @@ SLOT_STUCK = REASONS.add(
     "SlotStuck", Severity.WARNING, "A slot cannot be moved further; the message contains the remedy."
 )
 
+USER_NOT_APPLIED = REASONS.add(
+    "UserNotApplied",
+    Severity.ACTION,
+    "A user of spec.users cannot be applied, and keeps its former definition; all other work continues.",
+)
 WRITES_REFUSED = REASONS.add(
     "WritesRefused", Severity.WARNING, "A primary serves reads and refuses writes, because it cannot write to its log."
 )

@@ -69,15 +69,15 @@ def _is_unproven(resource: Obj, secret: Obj) -> bool:
 
 
 def record(
-    resource: Obj, secrets: Iterable[Obj], written: Obj | None = None, *, without: Collection[str] = ()
+    resource: Obj, secrets: Iterable[Obj], written: Iterable[Obj] = (), *, without: Collection[str] = ()
 ) -> dict[str, str]:
     """Return the next record: the present one with the proven ones of these Secrets.
 
     Args:
-        written: a Secret with exactly the content that the operator writes, which has no other content to trust.
+        written: Secrets with exactly the content that the operator writes, which have no other content to trust.
         without: names of Secrets that are no longer used, and have no content.
     """
-    proven = [secret for secret in secrets if is_proven(resource, secret)] + ([written] if written else [])
+    proven = [secret for secret in secrets if is_proven(resource, secret)] + [*written]
     uids = {**recorded(resource), **{each["metadata"]["name"]: each["metadata"]["uid"] for each in proven}}
     return {name: uid for name, uid in uids.items() if name not in without}
 

@@ -79,29 +79,30 @@ def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
         raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {', '.join(keys)} must be text.") from None
 
 
-def password_of(at: str, name: str, secret: Obj | None) -> str:
+def password_of(at: str, name: str, secret: Obj | None, key: str = PASSWORD_KEY) -> str:
     """Return the password in a Secret.
 
     Args:
         at: field that references the Secret, for the message.
+        key: key of the password.
 
     Raises:
         UnusableSecret: there is no password, it is too long, or it has control characters.
     """
-    (password,) = texts(at, name, secret, PASSWORD_KEY)
+    (password,) = texts(at, name, secret, key)
     if (size := len(password.encode())) > MAX_PASSWORD_BYTES:
-        wrong = f"{PASSWORD_KEY} has {size:,} bytes, and at most {MAX_PASSWORD_BYTES:,} are accepted. Choose another."
+        wrong = f"{key} has {size:,} bytes, and at most {MAX_PASSWORD_BYTES:,} are accepted. Choose another."
         raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
     if password != password.strip("\r\n"):
         raise UnusableSecret(
             SECRET_INVALID,
-            f"{at}: Secret {name}: {PASSWORD_KEY} begins or ends with a line break, which is probably not intended. "
+            f"{at}: Secret {name}: {key} begins or ends with a line break, which is probably not intended. "
             "Remove it, for example by creating the Secret with --from-literal.",
         )
     if CONTROL_CHARACTER.search(password):
         raise UnusableSecret(
             SECRET_INVALID,
-            f"{at}: Secret {name}: {PASSWORD_KEY} contains a control character, such as NUL or a line break. Files, "
+            f"{at}: Secret {name}: {key} contains a control character, such as NUL or a line break. Files, "
             "environment variables and C programs cut a password there. Use another password.",
         )
     return password

@@ -71,6 +71,7 @@ class Connection:
         type: kind of the database in lower case, such as redis; part of the type of the Secret.
         uri: address as a URI; None if a part of it is unknown.
         values: further keys. Empty: the key does not apply, and is removed. None: unknown, so the present value stays.
+        user: user of the Secret; empty for the Secret of the resource.
     """
 
     type: str
@@ -78,6 +79,7 @@ class Connection:
     port: int
     uri: str | None = field(repr=False)
     values: Mapping[str, str | None] = field(repr=False)
+    user: str = ""
 
     @property
     def content(self) -> dict[str, str | None]:
@@ -96,26 +98,26 @@ def certificates(authority: str | None, certificate: str | None = "", key: str |
     return {AUTHORITY_KEY: authority, CERTIFICATE_KEY: certificate, PRIVATE_KEY: key}
 
 
-def secret_name(resource: str) -> str:
-    """Return the name of the Secret of a resource."""
-    return f"{resource}-connection"
+def secret_name(resource: str, user: str = "") -> str:
+    """Return the name of the Secret of a resource, or of one of its users."""
+    return f"{resource}-user-{user}" if user else f"{resource}-connection"
 
 
-async def read(kube: Kube, cache: Cache, resource: Obj, *, is_new: bool = False) -> ConnectionSecret:
-    """Read the Secret of a resource.
+async def read(kube: Kube, cache: Cache, resource: Obj, *, is_new: bool = False, name: str = "") -> ConnectionSecret:
+    """Read the Secret of a resource, or the one of this name.
 
     Args:
         is_new: whether the Secret is expected to be missing, because the resource is new (`Kube.get_own`).
     """
-    namespace, name = resource["metadata"]["namespace"], resource["metadata"]["name"]
-    found = await find_own(kube, namespace, secret_name(name), is_new=is_new)
+    namespace, service = resource["metadata"]["namespace"], resource["metadata"]["name"]
+    found = await find_own(kube, namespace, name or secret_name(service), is_new=is_new)
     proven = found is not None and is_proven(resource, found)
-    return ConnectionSecret(found, cache.get(SERVICE, namespace, name), proven)
+    return ConnectionSecret(found, cache.get(SERVICE, namespace, service), proven)
 
 
 def is_owned(own: Owner, component: str, seen: ConnectionSecret | None) -> bool:
     """Whether the Secret exists and belongs to this resource."""
-    return seen is not None and _belongs_to(_secret(own, component, "", {}), seen.found, own)
+    return seen is not None and _belongs_to(own.object(SECRET, "", component=component), seen.found, own)
 
 
 def _belongs_to(made: Obj, found: Obj | None, own: Owner) -> bool:
@@ -173,7 +175,7 @@ def keep_connection(
         return PASS  # clients of another resource of this name would find a database that does not exist
     present = seen.content if is_owned(own, component, seen) else {}
     content = {key: present.get(key, "") if text is None else text for key, text in connection.content.items()}
-    made = _secret(own, component, connection.type, {key: text for key, text in content.items() if text})
+    made = _secret(own, component, connection, {key: text for key, text in content.items() if text})
     unknown_keys = () if is_proven else tuple(seen.content.keys() - made["data"].keys())
     if seen.found is not None:
         try:
@@ -186,9 +188,9 @@ def keep_connection(
                 (),
                 Progress.DONE,
                 CONNECTION_SECRET_TAKEN,
-                f"Secret {secret_name(own.name)} belongs to {owner_of(seen.found)}, and was not changed: clients find "
-                "no connection Secret of this resource. Delete or rename that Secret, or set spec.connectionSecret to "
-                "false.",
+                f"Secret {made['metadata']['name']} belongs to {owner_of(seen.found)}, and was not changed: clients "
+                "find no connection Secret of this resource. Delete or rename that Secret, or set "
+                "spec.connectionSecret to false.",
                 warning=True,
                 requeue=RETRY_SECONDS,
             )
@@ -226,6 +228,7 @@ def _require_type(made: Obj, found: Obj) -> None:
         raise ForeignObject(f"Secret {made['metadata']['name']} has type {found['type']}")
 
 
-def _secret(own: Owner, component: str, kind: str, content: Mapping[str, str]) -> Obj:
-    made = own.object(SECRET, secret_name(own.name), component=component, data=encoded(content))
-    return made | {"type": f"servicebinding.io/{kind}"}
+def _secret(own: Owner, component: str, connection: Connection, content: Mapping[str, str]) -> Obj:
+    name = secret_name(own.name, connection.user)
+    made = own.object(SECRET, name, component=component, data=encoded(content))
+    return made | {"type": f"servicebinding.io/{connection.type}"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
@@ -87,6 +87,10 @@ def _none(_seen: Any) -> frozenset[str]:
     return frozenset()
 
 
+def _no_users(_seen: Any) -> tuple[tuple[Connection, ConnectionSecret], ...]:
+    return ()
+
+
 def _always(_seen: Any) -> bool:
     return True
 
@@ -105,6 +109,7 @@ class Database(Generic[Seen]):
         secrets: returns the names of the Secrets that the operator makes, without the connection Secret.
         lasting: returns those that outlive the resource although its other objects do not.
         spare: returns those that the spec no longer needs, and that may still have content.
+        of_users: returns what clients need to connect as each further user, and its Secret.
         publishes: returns whether the connection Secret may change now.
     """
 
@@ -117,6 +122,7 @@ class Database(Generic[Seen]):
     secrets: Callable[[Any], Collection[str]]
     lasting: Callable[[Seen], frozenset[str]] = _none
     spare: Callable[[Seen], frozenset[str]] = _none
+    of_users: Callable[[Seen], Sequence[tuple[Connection, ConnectionSecret]]] = _no_users
     publishes: Callable[[Seen], bool] = _always
 
     def own(self, seen: Seen) -> Owner:
@@ -134,6 +140,7 @@ class Database(Generic[Seen]):
             unproven=seen.secrets.unproven,
             connection=self.connects(seen),
             published=seen.connection,
+            of_users=self.of_users(seen),
             lasting=self.lasting(seen),
             spare=self.spare(seen),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +41,7 @@ class OwnSecrets:
         unproven: Secrets with content that the operator did not write.
         connection: address and credentials for clients.
         published: the connection Secret; None if it was not read.
+        of_users: the same for each further user of the database.
         lasting: names of Secrets that outlive the resource although its other objects do not.
         spare: names of Secrets that the spec no longer needs, and that may still have content.
     """
@@ -53,15 +54,17 @@ class OwnSecrets:
     unproven: tuple[Obj, ...] = field(repr=False)
     connection: Connection = field(repr=False)
     published: ConnectionSecret | None
+    of_users: Sequence[tuple[Connection, ConnectionSecret]] = ()
     lasting: frozenset[str] = frozenset()
     spare: frozenset[str] = frozenset()
 
     @property
     def record(self) -> dict[str, str]:
         """The next record of the status (`secret_provenance`)."""
-        written = connection.written(self.own, self.component, self.connection, self.published)
+        copies = [(self.connection, self.published), *self.of_users]
+        written = [connection.written(self.own, self.component, *copy) for copy in copies]
         emptied = self.spare - {each["metadata"]["name"] for each in self._filled}
-        return secret_provenance.record(self.resource, self._present, written, without=emptied)
+        return secret_provenance.record(self.resource, self._present, filter(None, written), without=emptied)
 
     @property
     def _taken(self) -> list[Obj]:
@@ -77,8 +80,8 @@ class OwnSecrets:
     @property
     def _present(self) -> list[Obj]:
         """The Secrets that exist."""
-        published = self.published.found if self.published else None
-        return self._existing(self.names) + ([] if published is None else [published])
+        copies = [self.published, *(published for _, published in self.of_users)]
+        return self._existing(self.names) + [copy.found for copy in copies if copy and copy.found is not None]
 
     def _existing(self, names: Collection[str]) -> list[Obj]:
         return [secret for name in sorted(names) if (secret := self.found.get(name)) is not None]

@@ -57,6 +57,7 @@ VALUE_OPTIONS = frozenset(
         "-o",
         "-l",
         "-f",
+        "--from-literal",
         "--filename",
         "--from-file",
         "-c",

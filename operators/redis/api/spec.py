@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from operators.redis.api.acl_user import Users
 from operators.redis.api.catalogue import CATALOGUES
 from operators.redis.api.engine_versions import Engine, EngineName, Version, engine_named
 from operators.redis.api.memory import parse_memory
@@ -214,6 +215,13 @@ class RedisClusterSpec(PodSettings, PodExtensions):
         "all data. Cannot be added or removed later.",
     )
     auth: Auth | None = Field(None, description="Password authentication. If not set, clients need no password.")
+    users: Users = Field(
+        default_factory=list,
+        description="ACL users of applications, on every node. They are applied without a restart. A removed user is "
+        "deleted, and its connections are closed. Users that were made in another way are not changed, and are lost "
+        "when a node restarts.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
     tls: Tls = Field(default_factory=Tls, description="Encryption. If not set, connections are not encrypted.")
     metrics: Metrics | None = Field(
         None, description="Metrics for Prometheus. If not set, the exporter runs if pod[0].monitorImage is set."

@@ -257,6 +257,14 @@ class FormerStatus(SpecModel):
     node_id: NodeId = Field(description="Id of the node.")
 
 
+class UserStatus(SpecModel):
+    """A user of spec.users."""
+
+    name: str = Field(description="Name of the user.")
+    ready: bool = Field(description="Whether every running server reports exactly the user of the spec.")
+    message: str | None = Field(None, description="Why it is not ready, such as a refusal by a server.")
+
+
 class RedisClusterStatus(Reported):
     """Observed state of the cluster.
 
@@ -325,6 +333,7 @@ class RedisClusterStatus(Reported):
     recovery: RecoveryStatus | None = Field(
         None, description="Possible recovery after a primary was lost together with all of its replicas."
     )
+    users: list[UserStatus] = Field(default_factory=list, description="The users of spec.users.")
     observed_secrets: ObservedSecrets = Field(default_factory=list)
     progress: ProgressList = Field(default_factory=list)
     version: str | None = Field(None, description="Lowest version that a node runs, such as redis 8.0.2.")

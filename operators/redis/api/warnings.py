@@ -140,6 +140,8 @@ def _of_safety(resource: RedisCluster) -> list[str]:
     warnings = spec.network.without_effect(has_metrics=bool(spec.exporter_image))
     if spec.auth is not None and tls.mode == "none":
         warnings.append("spec.auth: without spec.tls, passwords are sent unencrypted. Set tls.mode.")
+    if spec.users and spec.auth is None:
+        warnings.append("spec.users: without spec.auth, clients that name no user have all rights. Set auth: {}.")
     if tls.issuer:
         warnings += tls.issuer.warnings("nodes accept each of them on the cluster bus")
     return warnings

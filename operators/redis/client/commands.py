@@ -24,6 +24,7 @@ from operators.redis.client.errors import (
     Refused,
     Unreachable,
     reads_replies,
+    sure,
 )
 from operators.redis.client.handshake import Handshakes
 from operators.redis.client.key_counts import count_hidden, count_keys
@@ -381,6 +382,28 @@ class SetPasswords(NodeCall):
 
     def __str__(self) -> str:
         return f"set the valid passwords of {self.at.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeUser(NodeCall):
+    """Change a user of the spec, with commands that are safe to repeat. DELUSER closes the connections of the user.
+
+    Attributes:
+        user: name of the user, for messages.
+        commands: the commands; each changes a whole user, or nothing if the server refuses it (ConfigRefused).
+    """
+
+    user: str
+    commands: tuple[tuple[str, ...], ...] = field(repr=False)
+
+    async def apply(self, server: Server, _: NodeReport, /) -> None:
+        for answer in await server.pipe(self.commands):
+            if isinstance(answer, Refused) and not isinstance(answer, Denied | Loading):
+                raise ConfigRefused(str(answer))
+            sure(answer)
+
+    def __str__(self) -> str:
+        return f"change user {self.user} of {self.at.name}"
 
 
 @dataclass(frozen=True, slots=True)

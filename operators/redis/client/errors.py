@@ -32,7 +32,7 @@ class RedisError(DatabaseError):
     └── Refused       the server answered with an error; its first word is in `code`
         ├── Denied     NOAUTH, WRONGPASS, NOPERM: user, password or certificate are not accepted
         ├── Loading    LOADING, BUSY, MASTERDOWN: temporarily unavailable
-        ├── ConfigRefused  a directive has a value that the server does not accept
+        ├── ConfigRefused  a directive or the rules of a user have a value that the server does not accept
         ├── ForeignNodeMet  a node of another cluster was met, and forgotten again
         ├── SlotStuck  a slot cannot be moved further without manual action; clients find its keys until then
         │   └── TargetFull  the target has no memory left
@@ -123,7 +123,7 @@ class ForeignNodeMet(Refused):
 
 
 class ConfigRefused(Refused):
-    """The server does not accept the value of a directive, or uses another one."""
+    """The server does not accept the value of a directive or the rules of a user, or uses another value."""
 
     reason = CONFIG_REFUSED
 

@@ -38,27 +38,34 @@ async def inspect_node(server: Server, settings: Collection[str] = ()) -> NodeRe
     return report_of(await request_report(server, settings))
 
 
-async def request_report(server: Server, settings: Collection[str] = ()) -> Sequence[Any]:
+async def request_report(server: Server, settings: Collection[str] = (), users: Collection[str] = ()) -> Sequence[Any]:
     """Return the responses that `report_of` parses.
 
     Args:
         settings: names of directives whose values to read.
+        users: names of further users.
 
     Raises:
         RedisError: the node is unreachable, or answers with an error.
     """
-    found = await server.pipe((*COMMANDS, *(("CONFIG", "GET", name) for name in settings)))
+    more = [("CONFIG", "GET", name) for name in settings] + [("ACL", "GETUSER", name) for name in users]
+    found = await server.pipe((*COMMANDS, *more))
     return [sure(answer) for answer in found]
 
 
-def report_of(found: Sequence[Any]) -> NodeReport:
+def report_of(found: Sequence[Any], users: Collection[str] = ()) -> NodeReport:
     """Return the report in the responses of a node. With 500 nodes, it takes half a millisecond.
+
+    Args:
+        users: names of the further users, of which the last responses are.
 
     Raises:
         Unreachable: the server is not in cluster mode.
     """
     try:
-        return responses.report_of(*found[: len(COMMANDS)], settings=found[len(COMMANDS) :])
+        end = len(found) - len(users)
+        answers = dict(zip(users, found[end:], strict=True))
+        return responses.report_of(*found[: len(COMMANDS)], settings=found[len(COMMANDS) : end], users=answers)
     except responses.MALFORMED as error:
         raise no_node(error) from None
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from operators.redis.slots.hash_slots import SLOTS, Slots
@@ -125,6 +126,27 @@ class Follower:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class AclUser:
+    """A user of a server, from ACL GETUSER.
+
+    Attributes:
+        passwords: SHA-256 of each password, in order.
+        rights: digest of everything else, in the canonical form of this server.
+    """
+
+    enabled: bool
+    passwords: tuple[str, ...] = field(repr=False)
+    rights: str
+
+    @classmethod
+    def of(cls, answer: Sequence[Any]) -> AclUser:
+        """Parse the response to ACL GETUSER."""
+        found = mapping(answer)
+        flags, passwords = {*found.pop("flags")}, tuple(sorted(found.pop("passwords")))
+        return cls("on" in flags, passwords, digest(repr((sorted(flags - {"on", "off"}), sorted(found.items())))))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """Values of INFO.
@@ -195,6 +217,7 @@ class NodeReport(Facts):
         answered: seconds since failed nodes last answered it, or a node that informed it, by node id; without nodes
             that did not since it started.
         settings: values of directives, by the name that was queried; without those that the server does not have.
+        users: users of the spec, and their revisions, by name; without those that the server does not have.
     """
 
     id: str
@@ -209,6 +232,7 @@ class NodeReport(Facts):
     trimming: int = 0
     answered: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    users: Mapping[str, AclUser] = field(default_factory=dict)
 
     @cached_property
     def me(self) -> Node:
@@ -270,6 +294,7 @@ def report_of(
     replication: Sequence[Any] | None = None,
     *,
     settings: Sequence[Sequence[str]] = (),
+    users: Mapping[str, Sequence[Any] | None] = MappingProxyType({}),
 ) -> NodeReport:
     """Parse the responses to INFO, DBSIZE, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default.
 
@@ -277,6 +302,7 @@ def report_of(
         gives_as: response to CONFIG GET masteruser.
         replication: response to ACL GETUSER replication; None if there is no such user.
         settings: responses to further CONFIG GET.
+        users: responses to further ACL GETUSER, by name.
     """
     facts, parsed, state = parse_facts(information), parse_nodes(nodes), fields(cluster)
     (me,) = (node for node in parsed if node.is_me)
@@ -294,6 +320,7 @@ def report_of(
         settings={
             name: _short(value, MAX_VALUE_BYTES) for answer in settings for name, value in mapping(answer).items()
         },
+        users={name: AclUser.of(answer) for name, answer in users.items() if answer},
         **{each.name: getattr(facts, each.name) for each in fields_of(Facts)},
     )
     report.me, report.by_id, report.handshakes  # noqa: B018 - cached here, node by node, not all at once in the plan

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from operators.redis.api.resource import API, RedisCluster
+from shared.kubernetes import secret_provenance
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.kubernetes.ownership import Owner
 from shared.pki import secret_names
-from shared.steps import claims, passwords
+from shared.steps import claims, connection, passwords
 
 COMPONENT = "node"
 CONTAINER, EXPORTER = "redis", "exporter"
@@ -139,6 +140,16 @@ def config_name(resource: RedisCluster) -> str:
 def users_secret(resource: RedisCluster) -> str:
     """Return the name of the operator's Secret with the users of the nodes; it also exists without authentication."""
     return f"{resource.name}-users"
+
+
+def user_secret(resource: RedisCluster, user: str) -> str:
+    """Return the name of the Secret with what a client needs to connect as a user of the spec."""
+    return connection.secret_name(resource.name, user)
+
+
+def recorded_user_secrets(resource: RedisCluster) -> set[str]:
+    """Return the names of these Secrets that the operator has written, also of users that the spec no longer has."""
+    return {name for name in secret_provenance.recorded(resource.obj) if name.startswith(f"{resource.name}-user-")}
 
 
 def password_secret(resource: RedisCluster) -> str:

@@ -19,7 +19,14 @@ from operators.redis.objects.names import COMPONENT
 from operators.redis.reasons import JOINING, REPLICATING_ELSEWHERE, SERVING, STARTING, SYNCING
 from operators.redis.report import foreign_slots
 from operators.redis.state.instance import Instance
-from operators.redis.steps import adoption, connection_secret, data_loss_recovery, placement, replication_link
+from operators.redis.steps import (
+    adoption,
+    connection_secret,
+    data_loss_recovery,
+    placement,
+    replication_link,
+    spec_users,
+)
 from operators.redis.steps.availability import serves
 from operators.redis.steps.bootstrap_plan import planned
 from operators.redis.steps.rolling_update import outdated, running
@@ -62,6 +69,7 @@ def report(seen: Assessment, phase: str, verdict: Verdict) -> Obj:
         "placement": _attempt(seen),
         "former": _former(seen) if begun and not verdict.done else None,
         "recovery": data_loss_recovery.report(seen),
+        "users": spec_users.report(seen),
         "version": _version(seen),
         "image": resource.image_reference(seen.settings.image_repository),
         "selector": selector_text(own.selector(COMPONENT)),

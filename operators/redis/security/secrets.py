@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from operators.redis.api.acl_user import User
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.server import Access
 from operators.redis.objects import names as object_names
 from operators.redis.objects.redis_conf import USERS_KEY
 from operators.redis.security.certificates import MountedCertificates, leaves
-from operators.redis.security.users import Passwords
+from operators.redis.security.users import GENERATED, Passwords
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
+    PASSWORD_KEY,
     PREVIOUS_PASSWORD_KEY,
     content_of,
     digest,
@@ -46,6 +48,7 @@ class Secrets:
         passwords: valid passwords in the operator's Secret; None before it exists.
         desired: password to rotate to; empty if none is to be required; None if it is unknown.
         named: additional valid password (previousPassword); empty for none.
+        of_users: password of each user of the spec, as `desired`, or why it has none.
         users_mark: digest that identifies the users file, without revealing it; empty before there is one.
         original: desired certificate and authorities; None without TLS, or if they are unusable.
         mounted: certificate and authorities that nodes mount; None without TLS, or if they are unusable.
@@ -59,6 +62,7 @@ class Secrets:
     passwords: Passwords | None = None
     desired: str | None = field(default=None, repr=False)
     named: str = field(default="", repr=False)
+    of_users: Mapping[str, str | SecretProblem] = field(default_factory=dict, repr=False)
     users_mark: str = ""
     original: MountedCertificates | None = None
     mounted: MountedCertificates | None = None
@@ -84,13 +88,14 @@ def made_secrets(resource: RedisCluster) -> set[str]:
         made |= {*_certificates(resource)}
     if tls.mode != "none":
         made.add(object_names.tls_secret(resource))
-    return made | former_secrets(resource)
+    return made | (former_secrets(resource) - object_names.recorded_user_secrets(resource))
 
 
 def names(resource: RedisCluster) -> set[str]:
     """Return the names of the Secrets of a cluster."""
     given = object_names.password_secret(resource)
     found = {object_names.users_secret(resource), *_certificates(resource), *((given,) if given else ())}
+    found |= {user.password_secret.name for user in resource.spec.users if user.password_secret}
     return found | ({object_names.tls_secret(resource)} if resource.spec.tls.mode != "none" else set())
 
 
@@ -98,6 +103,7 @@ def provided_versions(resource: RedisCluster, secrets: Secrets) -> dict[str, str
     """Return the resourceVersions of the Secrets that users or cert-manager provide, by name."""
     given, mode = object_names.password_secret(resource), resource.spec.tls.mode
     provided = [given] if given else []
+    provided += [user.password_secret.name for user in resource.spec.users if user.password_secret]
     provided += [object_names.server_secret(resource)] if mode not in ("none", "self") else []
     return versions_of({name: secrets.found.get(name) for name in provided})
 
@@ -133,7 +139,19 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     validity = validities(found, _certificates(resource), object_names.authority_secret(resource))
     if mounted is not None:
         validity[object_names.server_secret(resource)] = mounted.validity
-    return Secrets(problem, access, passwords, desired, named, mark, original, mounted, validity, found)
+    of_users = {user.name: _user_password(user, found, content_of(users)) for user in resource.spec.users}
+    return Secrets(problem, access, passwords, desired, named, of_users, mark, original, mounted, validity, found)
+
+
+def _user_password(user: User, found: Mapping[str, Obj | None], generated: Mapping[str, str]) -> str | SecretProblem:
+    """Return the password of a user of the spec; empty for one that is not generated yet."""
+    given = user.password_secret
+    if given is None:
+        return generated.get(f"{GENERATED}{user.name}", "")
+    try:
+        return password_of(f"spec.users {user.name}", given.name, found[given.name], given.key or PASSWORD_KEY)
+    except UnusableSecret as wrong:
+        return wrong.problem
 
 
 def _password(resource: RedisCluster, found: Mapping[str, Obj | None]) -> str:

@@ -51,6 +51,7 @@ class Observed:
         former: pod names of nodes that were removed permanently, by node id.
         adoptable: volumes of a deleted resource of this name.
         connection: the Secret for clients; None if it was not read.
+        user_connections: the same of each user of the spec, and of removed ones, by name of the Secret.
         restored: entries of nodes as in status.nodes, from the records on the volume claims; empty unless the status of
             a created cluster has lost all of them.
     """
@@ -65,6 +66,7 @@ class Observed:
     former: Mapping[str, str] = field(default_factory=dict)
     adoptable: Adoptable = field(default_factory=Adoptable)
     connection: ConnectionSecret | None = None
+    user_connections: Mapping[str, ConnectionSecret] = field(default_factory=dict)
     restored: tuple[Obj, ...] = ()
 
     @cached_property

@@ -21,6 +21,7 @@ from operators.redis.reasons import DENIED, RENEWING_CERTIFICATES, ROTATING_PASS
 from operators.redis.security.users import Passwords
 from operators.redis.state.instance import Instance, endpoint
 from operators.redis.state.observed import Observed
+from operators.redis.steps import spec_users
 from operators.redis.steps.provisioning import users_secret
 from operators.redis.steps.rollout_markers import applied_everywhere, is_applied, mark_pod, marker, running
 from shared.kubernetes import secret_provenance
@@ -65,7 +66,7 @@ def rotate_password(seen: Assessment) -> Step:
     if passwords is None:
         return PASS
     users = _Users.of(passwords, seen)
-    pending = [instance for instance in running(seen) if not _keeps(instance, users, mark)]
+    pending = [instance for instance in running(seen) if not _keeps(seen, instance, users)]
     if actions := [
         action
         for instance in pending
@@ -73,10 +74,10 @@ def rotate_password(seen: Assessment) -> Step:
         for action in _set_users(seen, instance, instance.report, users)
     ]:
         return Step.wait(ROTATING_PASSWORD, f"{_names(pending)}: updating the valid passwords.", *actions)
+    if actions := [*spec_users.tries(seen)]:
+        return Step.wait(ROTATING_PASSWORD, "Servers check the rules of users before they get them.", *actions)
     reachable = not pending and applied_everywhere(seen, USERS_MARK, mark)
-    why, desired = _following(
-        seen, passwords, reachable=reachable, overlap=timedelta(seconds=seen.settings.password_overlap)
-    )
+    why, desired = _following(seen, passwords, reachable=reachable)
     if desired is not None:
         own = names.owner(seen.resource, seen.settings.operator)
         write = users_secret(seen, own, desired)
@@ -86,36 +87,28 @@ def rotate_password(seen: Assessment) -> Step:
         except ForeignObject as error:
             return Step.blocked(FOREIGN_OBJECT, str(error))
         return Step.wait(ROTATING_PASSWORD, why, write)
-    if passwords.next is not None or passwords.admits_replication:
+    if passwords.is_changing:
         nodes = _names(pending) or "New pods"
         return Step.progressing(
-            ROTATING_PASSWORD, f"{nodes}: must accept the new password before it is used.", requeue=MARKING_SECONDS
+            ROTATING_PASSWORD,
+            f"{nodes}: must accept the new password before it is used.",
+            requeue=MARKING_SECONDS,
         )
-    ends = min((each.until for each in passwords.former if each.password != secrets.named), default=None)
+    former = [each for each in passwords.former if each.password != secrets.named]
+    former += [each for user in passwords.users for each in user.former]
+    ends = min((each.until for each in former), default=None)
     return PASS if ends is None else Step(requeue=max((ends - seen.now).total_seconds(), MARKING_SECONDS))
 
 
-def _following(
-    seen: Assessment, passwords: Passwords, *, reachable: bool, overlap: timedelta
-) -> tuple[str, Passwords | None]:
+def _following(seen: Assessment, passwords: Passwords, *, reachable: bool) -> tuple[str, Passwords | None]:
     """Return why the passwords change, and the next passwords; None if nothing changes now."""
-    desired, named = seen.secrets.desired, seen.secrets.named
-    if named and named not in (*passwords.good, desired):
-        return "Accepting previousPassword of the Secret in addition.", passwords.admit(named, seen.now)
-    if desired is not None and passwords.next is not None and desired == passwords.current:
-        return "The password change was reverted in the Secret.", passwords.withdraw(seen.now + overlap)
-    if desired is not None and desired not in (passwords.current, passwords.next):
-        return "The password in the Secret changed: both passwords are valid during the rotation.", passwords.introduce(
-            desired, seen.now + overlap
-        )
     if passwords.admits_replication and reachable:
         return "Every node has the user of replicas: they authenticate as this user.", passwords.use_replication()
-    if passwords.next is not None and reachable:
-        return "Every node accepts the new password: switching to it.", passwords.promote(seen.now + overlap)
-    left = passwords.expire(seen.now, named)
-    if reachable and passwords.next is None and left != passwords:
-        return "Removing the former password.", left
-    return "", None
+    desired, named = seen.secrets.desired, seen.secrets.named
+    why, following = spec_users.rotated(seen, passwords, desired, named, reachable=reachable)
+    if following is None and (users := spec_users.followed(seen, passwords, reachable=reachable)) != passwords:
+        return "The users of the spec, or their passwords, change.", users
+    return why, following
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,21 +156,24 @@ class _Users:
         return not self.passwords.uses_replication or digest(self.passwords.replication) in self.common
 
 
-def _keeps(instance: Instance, users: _Users, mark: str) -> bool:
-    """Return whether a node applied the valid passwords and still accepts them.
+def _keeps(seen: Assessment, instance: Instance, users: _Users) -> bool:
+    """Return whether a node applied the valid users and passwords, and still has them.
 
-    The passwords may have been changed since: manually, or by a late command of another operator process.
+    They may have been changed since: manually, or by a late command of another operator process.
     """
     report = instance.report
     agrees = report is None or (
-        (report.takes, report.admits) == (users.passwords.digests, users.admitted(report)) and users.links_well(report)
+        (report.takes, report.admits) == (users.passwords.digests, users.admitted(report))
+        and users.links_well(report)
+        and not any(spec_users.changes(seen, users.passwords, instance, report))
     )
-    return agrees and is_applied(instance, USERS_MARK, mark)
+    return agrees and is_applied(instance, USERS_MARK, seen.secrets.users_mark)
 
 
 def _set_users(seen: Assessment, instance: Instance, report: NodeReport, users: _Users) -> Iterable[Action]:
     at, access = endpoint(seen.resource, instance), seen.secrets.access
     yield SetPasswords(access, at, instance.id, users.passwords.digests, users.admitted(report))
+    yield from spec_users.changes(seen, users.passwords, instance, report)
     if not users.links_well(report):
         if not users.may_link:  # another node, which gets the user now
             return

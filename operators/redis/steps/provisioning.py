@@ -22,7 +22,7 @@ from operators.redis.objects.redis_conf import USERS_KEY
 from operators.redis.reasons import FOREIGN_DATA, PREPARING_USERS
 from operators.redis.security import certificates
 from operators.redis.security.certificates import MountedCertificates
-from operators.redis.security.users import USER, Passwords
+from operators.redis.security.users import GENERATED, REQUEST, USER, Passwords
 from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import origin
 from operators.redis.steps.configuration import config_marks, template_text
@@ -177,9 +177,27 @@ def _first_users(seen: Assessment, own: Owner) -> WriteSecret | None:
         is_new = all(instance.pod_obj is None for instance in seen.instances)
         exporter, replication = content[EXPORTER_PASSWORD_KEY], content[REPLICATION_PASSWORD_KEY]
         passwords = Passwords(secrets.desired, exporter=exporter, replication=replication, uses_replication=is_new)
-    if passwords is None or passwords.text == content.get(USERS_KEY):
+    if passwords is None:
         return None
-    return users_secret(seen, own, passwords)
+    return users_secret(seen, own, passwords) if passwords.text != content.get(USERS_KEY) else _generated(seen, own)
+
+
+def _generated(seen: Assessment, own: Owner) -> WriteSecret | None:
+    """Return the write of the next password to generate for a user of the spec; None if there is none."""
+    name, request = names.users_secret(seen.resource), annotation(seen.resource.obj, ROTATE)
+    content = content_of(seen.secrets.found.get(name))
+    users = {user.name: user for user in seen.secrets.passwords.users} if seen.secrets.passwords else {}
+    for user in seen.resource.spec.users if seen.settings.write_secrets else ():
+        key, requested = f"{GENERATED}{user.name}", f"{REQUEST}{user.name}"
+        present, known = content.get(key, ""), users.get(user.name)
+        is_idle = known is not None and (known.current, known.next) == (present, None)
+        if user.password_secret or (present and (not is_idle or request in ("", content.get(requested)))):
+            continue
+        rest = {each: text for each, text in content.items() if each != key} | ({requested: request} if request else {})
+        published = seen.user_connections.get(names.user_secret(seen.resource, user.name))
+        lost = "" if present else connection.known_credentials(own, COMPONENT, published)[1]
+        return _write(own, name, seen, rest | ({key: lost} if lost else {}), token="" if lost else key)
+    return None
 
 
 def _issue(seen: Assessment, own: Owner) -> Step:

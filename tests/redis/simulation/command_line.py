@@ -27,6 +27,7 @@ class Command:
         settings: settings from redis.conf and from flags.
         passwords: SHA-256 of the passwords of the user `default`.
         users: SHA-256 of the passwords of each other user.
+        rules: state and rules of each other user.
         files: content of its ConfigMaps and Secrets, by path.
     """
 
@@ -37,6 +38,7 @@ class Command:
     settings: Mapping[str, str] = field(default_factory=dict)
     passwords: frozenset[str] = frozenset()
     users: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -73,7 +75,7 @@ def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
         passwords = _passwords(users)
         opens = passwords.pop("default", frozenset())
         tag = container["image"].rpartition(":")[2]
-        return Command(kept["uid"], kept["name"], engine, tag, settings, opens, passwords, files)
+        return Command(kept["uid"], kept["name"], engine, tag, settings, opens, passwords, _rules(users), files)
     return None
 
 
@@ -150,6 +152,12 @@ def _flags(given: list[str]) -> dict[str, str]:
         for name, value in pairwise(given)
         if name.startswith("--") and not value.startswith("--")
     }
+
+
+def _rules(users: list[str]) -> dict[str, tuple[str, ...]]:
+    """Return the state and the rules of each user."""
+    lines = [line.split() for line in users]
+    return {words[1]: tuple(word for word in words[2:] if word != "reset" and word[0] != "#") for words in lines}
 
 
 def _passwords(users: list[str]) -> dict[str, frozenset[str]]:

@@ -214,7 +214,10 @@ class FakeRedis:
             process.settings["cluster-databases"] = str(self.databases)
         process.tls = tls.loaded(process.settings, process.files) if start.tls else None
         process.users = {name: set(passwords) for name, passwords in start.users.items()}
+        process.rules = {name: rules for name, rules in start.rules.items() if name in process.users}
         process.run_id = fake_id("run", uid, self.begun)
+        if wrong := [rule for rules in process.rules.values() for rule in rules if ("acl", rule) in self.refused]:
+            process.exit_message = f"Error while parsing ACL rule '{wrong[0]}'"
         continued = node.saved_at if process.saves and process.continues_snapshots else ("", 0)
         node.history = fake_id("history", self.begun)
         node.former, node.offset = continued

@@ -71,6 +71,7 @@ class Process:
         settings: settings of the command line and CONFIG SET, over the defaults.
         passwords: SHA-256 of the passwords of the user `default`; empty if no password is required.
         users: SHA-256 of the passwords of each other user.
+        rules: state and rules of each other user, by name; the canonical form of a rule is the rule.
         tls: certificate and authorities that it has loaded; None without TLS.
         files: content of its files as the kubelet last wrote them, by path.
         is_hostile: whether replicas need no password: a server of another program accepts any.
@@ -103,6 +104,7 @@ class Process:
     settings: dict[str, str] = field(default_factory=dict)
     passwords: set[str] = field(default_factory=set)
     users: dict[str, set[str]] = field(default_factory=dict)
+    rules: dict[str, tuple[str, ...]] = field(default_factory=dict)
     is_hostile: bool = False
     tls: Tls | None = None
     files: Mapping[str, str] = field(default_factory=dict)

@@ -356,17 +356,37 @@ def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
 
 
 def _set_user(redis: FakeRedis, process: Process, words: Words) -> str:
-    """Carry out ACL SETUSER: set the passwords of a user. Permissions are not simulated."""
+    """Carry out ACL SETUSER: all rules, or none. Permissions are not simulated."""
     name = words[2].decode()
-    passwords = process.passwords if name == "default" else process.users.setdefault(name, set())
+    passwords = set(process.passwords if name == "default" else process.users.get(name, ()))
+    rules = process.rules.get(name, ("off",))
     for rule in (word.decode() for word in words[3:]):
+        if ("acl", rule) in redis.refused:
+            raise Refused(f"ERR Error in ACL SETUSER modifier '{rule}': Unknown command or category name in ACL")
         if rule in ("resetpass", "reset", "nopass"):
             passwords.clear()
+            rules = ("off",) if rule == "reset" else rules
+        elif rule in ("on", "off"):
+            rules = (rule, *rules[1:])
         elif rule[:1] in "><#!" and rule:
             hashed = digest(rule[1:]) if rule[0] in "><" else rule[1:]
             (passwords.add if rule[0] in ">#" else passwords.discard)(hashed)
+        else:
+            rules = (*rules, rule)
+    if name == "default":
+        process.passwords = passwords
+    else:
+        process.users[name], process.rules[name] = passwords, rules
     redis.settle(f"the operator sets the user of {process.pod}")
     return "OK"
+
+
+def _delete_users(redis: FakeRedis, process: Process, words: Words) -> int:
+    found = [name for word in words[2:] if (name := word.decode()) in process.users]
+    for name in found:
+        del process.users[name], process.rules[name]
+    redis.settle(f"the operator deletes a user of {process.pod}")
+    return len(found)
 
 
 def _list_users(_: FakeRedis, process: Process, __: Words) -> list[str]:
@@ -380,8 +400,9 @@ def _user(_: FakeRedis, process: Process, words: Words) -> list[Any] | None:
     passwords = process.passwords if name == "default" else process.users.get(name)
     if passwords is None:
         return None
-    flags = ["on", "sanitize-payload", *([] if passwords or name != "default" else ["nopass"])]
-    pairs = {"flags": flags, "passwords": sorted(passwords), "commands": "+@all", "keys": "~*"}
+    state, *rules = process.rules.get(name, ("on", "+@all"))
+    flags = [state, "sanitize-payload", *([] if passwords or name != "default" else ["nopass"])]
+    pairs = {"flags": flags, "passwords": sorted(passwords), "commands": " ".join(rules), "keys": "~*"}
     return [part for pair in (pairs | {"channels": "&*", "selectors": []}).items() for part in pair]
 
 
@@ -392,6 +413,8 @@ def _clients(redis: FakeRedis, process: Process, _: Words) -> str:
 
 
 def _kill(redis: FakeRedis, process: Process, words: Words) -> int:
+    if words[2] == b"USER":
+        return 0
     data.disconnect(redis, process, data.connections(redis, process)[int(words[3]) - 1])
     return 1
 
@@ -415,6 +438,7 @@ _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "CONFIG SET": _config_set,
     "CONFIG REWRITE": lambda *_: "OK",
     "ACL SETUSER": _set_user,
+    "ACL DELUSER": _delete_users,
     "ACL LIST": _list_users,
     "ACL GETUSER": _user,
     "FUNCTION LIST": lambda *_: [],

@@ -23,6 +23,7 @@ OF_EACH_NIGHT = {
     "lose slots and recover": {"all events late"},
     "change settings at runtime": {"all events late"},
     "change the password": {"all events late"},
+    "users of applications change": {"crash after a write"},
     "other attributes of volumes": {"all events late"},
 }
 """Disturbances by scenario that run each night; the others run each week."""

@@ -123,6 +123,7 @@ Read = Callable[[End, End], Awaitable[object]]
 
 READERS: Mapping[str, Read] = {
     "client/commands ApplyDirective.apply": call(commands.ApplyDirective, name="hz", value="10", engine=ENGINE),
+    "client/commands ChangeUser.apply": call(commands.ChangeUser, user="app", commands=(("ACL", "DELUSER", "app"),)),
     "client/commands Configure.apply": call(commands.Configure, settings={"hz": "10"}),
     "client/handshake Handshakes._pends": lambda source, _: handshakes(source),
     "client/key_counts count_databases": lambda source, _: key_counts.count_databases(source.server),

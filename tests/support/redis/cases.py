@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from operators.redis.api.acl_user import RESERVED_USERS
 from operators.redis.api.reserved_directives import RESERVED
 from tests.support import extension_cases, network_cases, podspec_cases
 from tests.support.cases import ADOPTION_REFUSED, Case, at_least, at_most, over
@@ -64,6 +65,16 @@ DIRECTIVE_WORDS = "is set by another field or by the operator"
 IMAGE_WORDS = "is not an image; use lower-case letters"
 TWICE_WORDS = "is also set in pod[0]; remove one of the two"
 UNKNOWN_WORDS = "is missing, and pod[0].middlewareImage has no tag with a version"
+
+
+USERS: list[dict[str, Any]] = [
+    {"name": "app", "rules": "~app:* &app:* +@read +@write -@dangerous"},
+    {"name": "a-1", "rules": "+ping", "enabled": False, "passwordSecret": {"name": "a", "key": "b.c_D"}},
+]
+
+
+def user(**fields: Any) -> dict[str, Any]:
+    return {"users": [{"name": "app", "rules": "+get", **fields}]}
 
 
 def podded(**pod: Any) -> dict[str, Any]:
@@ -171,6 +182,8 @@ ACCEPTED = over(
             "nodes not in conditions, despite pod settings", {"nodesInConditions": False, **podded(labels={"a": "b"})}
         ),
         Case("generated password", {"auth": {}}),
+        Case("users", {"users": USERS}),
+        Case("a user with selectors", user(rules="~a:* +@read -@dangerous (%R~b#on +get)\n")),
         Case("confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("command of an image without an ENTRYPOINT", {"command": ["/usr/bin/redis-server"]}),
         Case("longest name", resource="a" * 52),
@@ -477,6 +490,38 @@ REFUSED = over(
         ),
         Case("invalid Secret name of auth", {"auth": {"secretName": "A"}}, "should match", "does not match"),
         Case("too long Secret name of auth", {"auth": {"secretName": "a" * 254}}, "more than 253", "at most 253"),
+        *(
+            Case(f"user with {what}", given, api_error, operator_error)
+            for what, given, api_error, operator_error in (
+                ("no name", {"users": [{"rules": "+get"}]}, "name: Required value", "name: is required"),
+                ("no rules", {"users": [{"name": "app"}]}, "rules: Required value", "rules: is required"),
+                ("an invalid name", user(name="App"), "should match", "does not match"),
+                ("a long name", user(name="a" * 33), "more than 32", "at most 32"),
+                *(
+                    (f"the name {name}", user(name=name), "is a user of the operator", "spec.users[0].name: ")
+                    for name in RESERVED_USERS
+                ),
+                ("empty rules", user(rules=""), "at least 1 chars long", "spec.users[0].rules"),
+                ("long rules", user(rules="+get " * 500), "more than 2048", "at most 2048"),
+                ("a control character", user(rules="+get\t"), "should match", "does not match"),
+                *(
+                    (f"the word {word}", user(rules=f"+get {word}"), "sets a password", "spec.users[0].rules: have")
+                    for word in (">a", "<a", "#a", "!a", "nopass", "ResetPass", "reset", "on", "OFF", "(on +get)")
+                ),
+                ("an invalid Secret", user(passwordSecret={"name": "A"}), "should match", "does not match"),
+                ("a Secret without name", user(passwordSecret={}), "name: Required value", "name: is required"),
+                ("a long Secret name", user(passwordSecret={"name": "a" * 254}), "more than 253", "at most 253"),
+                ("an invalid key", user(passwordSecret={"name": "a", "key": "/"}), "should match", "does not match"),
+                ("a long key", user(passwordSecret={"name": "a", "key": "a" * 254}), "more than 253", "at most 253"),
+            )
+        ),
+        Case("a user twice", {"users": USERS[:1] * 2}, "Duplicate value", "listed more than once"),
+        Case(
+            "too many users",
+            {"users": [{"name": f"u{number}", "rules": "+get"} for number in range(33)]},
+            "must have at most 32",
+            "at most 32",
+        ),
         Case("unknown TLS mode", {"tls": {"mode": "rot13"}}, "Unsupported value", "use 'none', 'self'"),
         Case(
             "TLS mode secret without Secret name",

@@ -236,6 +236,7 @@ def of_earlier_release(password: str = "") -> ScenarioStep:
         redis: FakeRedis = stage.database
         for process in redis.running:
             process.users.clear()
+            process.rules.clear()
             process.settings |= {"masteruser": "default", "masterauth": password}
 
     return unobserved(ScenarioStep("nodes have no user of replicas", act))
@@ -465,6 +466,16 @@ SCENARIOS = (
     Scenario("password Secret appears after creation", (cluster(6, **AUTH), unobserved(password_given()))),
     Scenario(
         "change the password", (password_changed("two"), later(7200)), given=(password_given(), cluster(6, **AUTH))
+    ),
+    Scenario(
+        "users of applications change",
+        (
+            cluster(3, **ALONE, users=[{"name": "app", "rules": "+get"}, {"name": "other", "rules": "+ping"}]),
+            later(7200),
+            cluster(3, **ALONE, users=[{"name": "app", "rules": "+set", "enabled": False}]),
+            edit(None, NEW_PASSWORD, NAME),
+            later(7200),
+        ),
     ),
     Scenario(
         "generated password: rotated, its Secret deleted",

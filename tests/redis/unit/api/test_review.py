@@ -275,6 +275,7 @@ def test_safe_spec_has_no_warning() -> None:
             "1073741824 bytes) exceeds the memory limit",
         ),
         ({"auth": {"secretName": "a"}}, "passwords are sent unencrypted"),
+        ({"users": [{"name": "app", "rules": "+get"}]}, "clients that name no user have all rights"),
         (
             {"affinity": {"nodeAffinity": None, "requiredDuringSchedulingIgnoredDuringExecution": {}}},
             "spec.affinity: requiredDuringSchedulingIgnoredDuringExecution is next to nodeAffinity",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.redis.client.responses import AclUser
 from operators.redis.objects.redis_conf import USERS_KEY
-from operators.redis.security.users import Former, Passwords
+from operators.redis.security.users import Former, Passwords, SpecUser
 from shared.kubernetes.secrets import encoded
 from tests.redis.unit.world import NOW
 
@@ -125,3 +127,47 @@ def test_representation_has_no_password() -> None:
     assert "tr0ub4dor" not in repr(state)
     assert "horse" not in repr(state)
     assert "staple" not in repr(state)
+
+
+APP = SpecUser("one", name="app", rules="~app:* +@read")
+REVISION = (sha(APP.rules),)
+ON, OFF = AclUser(True, (sha("one"),), "rights"), AclUser(False, REVISION, "rights")
+
+
+@given(st.lists(st.builds(SpecUser, TEXT, st.none() | TEXT, name=TEXT, rules=TEXT, enabled=st.booleans())))
+def test_users_of_the_spec_survive_a_round_trip(users: list[SpecUser]) -> None:
+    aged = [user.admit("former", LATER) for user in users]
+    generated = {"generated.app": "x", "request.app": "1"}
+    written = Passwords("", exporter="e", users=(*users, *aged), generated=generated)
+    assert Passwords.of({"data": encoded(written.content())}) == written
+
+
+@pytest.mark.parametrize(
+    ("user", "found", "is_applied"),
+    [
+        (APP, {"app": ON, "app:revision": OFF}, True),
+        (APP, {}, False),
+        (APP, {"app": ON}, False),
+        (APP, {"app": replace(ON, rights="other"), "app:revision": OFF}, False),
+        (APP, {"app": replace(ON, enabled=False), "app:revision": OFF}, False),
+        (APP, {"app": replace(ON, passwords=(sha("two"),)), "app:revision": OFF}, False),
+        (APP, {"app": ON, "app:revision": replace(OFF, enabled=True)}, False),
+        (APP, {"app": ON, "app:revision": replace(OFF, passwords=(sha("+@all"),))}, False),
+        (APP, {"app": ON, "app:revision": replace(OFF, passwords=(sha("+tried"),), rights="tried")}, True),
+        (replace(APP, enabled=False), {"app": replace(ON, enabled=False), "app:revision": OFF}, True),
+        (replace(APP, removed=True), {}, True),
+        (replace(APP, removed=True), {"app": ON}, False),
+        (replace(APP, removed=True), {"app:revision": OFF}, False),
+    ],
+)
+def test_server_has_exactly_the_user(user: SpecUser, found: dict[str, AclUser], is_applied: bool) -> None:
+    assert user.is_applied(found, "+tried") is is_applied
+
+
+def test_users_file_has_users_of_the_spec_with_their_revisions() -> None:
+    users = (APP, replace(APP, name="gone", removed=True), replace(APP, name="off", enabled=False, rules='~"#a'))
+    *_, first, second, third, fourth = Passwords("", exporter="e", users=users).text.splitlines()
+    assert first == f"user app:revision reset off #{REVISION[0]} ~app:* +@read"
+    assert second == f"user app reset on #{sha('one')} ~app:* +@read"
+    assert third == f'user off:revision reset off #{sha(users[2].rules)} "~\\"#a"'
+    assert fourth == f'user off reset off #{sha("one")} "~\\"#a"'
