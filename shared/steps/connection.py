@@ -184,13 +184,13 @@ def keep_connection(
         except FormerObject:
             return Step(requeue=COLLECTION_SECONDS)
         except ForeignObject:
+            instead = "rename that user in spec.users" if connection.user else "set spec.connectionSecret to false"
             return Step(
                 (),
                 Progress.DONE,
                 CONNECTION_SECRET_TAKEN,
                 f"Secret {made['metadata']['name']} belongs to {owner_of(seen.found)}, and was not changed: clients "
-                "find no connection Secret of this resource. Delete or rename that Secret, or set "
-                "spec.connectionSecret to false.",
+                f"find no connection Secret of this resource. Delete or rename that Secret, or {instead}.",
                 warning=True,
                 requeue=RETRY_SECONDS,
             )

@@ -100,6 +100,8 @@ def test_secret_of_another_owner_is_reported_and_never_changed(own: Any) -> None
         step = keep(connection, found)
         assert (step.actions, step.reason, step.progress.value) == ((), "ConnectionSecretTaken", "done")
         assert "theirs" not in step.message
+        assert "set spec.connectionSecret to false" in step.message
+    assert "rename that user in spec.users" in keep(replace(KNOWN, user="app"), found).message
     assert keep(KNOWN, found, is_requested=False) == Step()
     assert status(OWN, "node", KNOWN, ConnectionSecret(found), {}) == {}
 
