@@ -240,8 +240,7 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
 
 def _spec_users(resource: RedisCluster, seen: Observed) -> list[str]:
     """Return the names of the users of the spec, and of those that nodes may still have, with their revisions."""
-    applied = seen.secrets.passwords.users if seen.secrets.passwords else ()
-    found = dict.fromkeys([*(user.name for user in resource.spec.users), *(user.name for user in applied)])
+    found = dict.fromkeys([*(user.name for user in resource.spec.users), *seen.secrets.applied_users])
     return [name for user in found for name in (user, revision_of(user))]
 
 

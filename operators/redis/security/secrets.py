@@ -11,7 +11,7 @@ from operators.redis.client.server import Access
 from operators.redis.objects import names as object_names
 from operators.redis.objects.redis_conf import USERS_KEY
 from operators.redis.security.certificates import MountedCertificates, leaves
-from operators.redis.security.users import GENERATED, Passwords
+from operators.redis.security.users import GENERATED, Passwords, SpecUser
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
@@ -69,6 +69,11 @@ class Secrets:
     validity: Mapping[str, Validity] = field(default_factory=dict)
     found: Mapping[str, Obj | None] = field(default_factory=dict, repr=False)
     unproven: tuple[Obj, ...] = field(default=(), repr=False)
+
+    @property
+    def applied_users(self) -> Mapping[str, SpecUser]:
+        """Users of the spec as the file of the nodes has them, by name; those that are being removed too."""
+        return {user.name: user for user in self.passwords.users} if self.passwords else {}
 
 
 async def read(resource: RedisCluster, kube: Kube) -> Secrets:

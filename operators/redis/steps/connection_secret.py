@@ -27,8 +27,7 @@ def connection(seen: Assessment) -> Connection:
 
 def of_users(seen: Assessment) -> list[tuple[Connection, ConnectionSecret]]:
     """Return the same for each user of the spec, and for removed ones, with the Secrets."""
-    known = {user.name: user for user in (seen.secrets.passwords.users if seen.secrets.passwords else ())}
-    found = []
+    known, found = seen.secrets.applied_users, []
     for secret, published in seen.user_connections.items():
         name = secret.removeprefix(f"{seen.resource.name}-user-")
         user = known.get(name)

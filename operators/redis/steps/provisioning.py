@@ -185,8 +185,7 @@ def _first_users(seen: Assessment, own: Owner) -> WriteSecret | None:
 def _generated(seen: Assessment, own: Owner) -> WriteSecret | None:
     """Return the write of the next password to generate for a user of the spec; None if there is none."""
     name, request = names.users_secret(seen.resource), annotation(seen.resource.obj, ROTATE)
-    content = content_of(seen.secrets.found.get(name))
-    users = {user.name: user for user in seen.secrets.passwords.users} if seen.secrets.passwords else {}
+    content, users = content_of(seen.secrets.found.get(name)), seen.secrets.applied_users
     for user in seen.resource.spec.users if seen.settings.write_secrets else ():
         key, requested = f"{GENERATED}{user.name}", f"{REQUEST}{user.name}"
         present, known = content.get(key, ""), users.get(user.name)

@@ -63,13 +63,9 @@ def _spec(seen: Assessment) -> dict[str, User] | None:
     return None if spec.pause or spec.violations else {user.name: user for user in spec.users}
 
 
-def _present(passwords: Passwords | None) -> dict[str, SpecUser]:
-    return {user.name: user for user in passwords.users} if passwords else {}
-
-
 def followed(seen: Assessment, passwords: Passwords, *, reachable: bool) -> Passwords:
     """Return the passwords with the next definition of each user."""
-    desired, present = _spec(seen), _present(passwords)
+    desired, present = _spec(seen), seen.secrets.applied_users
     if desired is None:
         return passwords
     found = (_followed(seen, desired.get(name), present.get(name), reachable) for name in sorted({*desired, *present}))
@@ -103,7 +99,7 @@ def _has_tried(report: NodeReport, user: User) -> bool:
 
 def tries(seen: Assessment) -> Iterator[Action]:
     """Yield the attempts to set new rules at each reachable server, as those of a disabled user."""
-    present = {user.name: user.rules for user in _present(seen.secrets.passwords).values() if not user.removed}
+    present = {user.name: user.rules for user in seen.secrets.applied_users.values() if not user.removed}
     for user in (_spec(seen) or {}).values():
         for each in running(seen) if present.get(user.name) != user.words else ():
             if each.report is None or each.pod_obj is None or _has_tried(each.report, user):
@@ -148,7 +144,7 @@ def report(seen: Assessment) -> list[Obj] | None:
 
 def _awaited(seen: Assessment, user: User) -> str:
     """Return what is missing until a user is applied, as a sentence."""
-    found, servers = _present(seen.secrets.passwords).get(user.name), running(seen)
+    found, servers = seen.secrets.applied_users.get(user.name), running(seen)
     expected = (user.words, user.is_enabled, seen.secrets.of_users.get(user.name), None, False)
     if found is None or (found.rules, found.enabled, found.current, found.next, found.removed) != expected:
         return "The user is being changed on all nodes."
