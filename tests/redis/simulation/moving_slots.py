@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -50,6 +51,20 @@ class Start:
     points: list[str]
     source: str
     target: str
+
+
+def happens_after(run: ScenarioRun, number: int, event: Iterable[ScenarioStep]) -> Callable[[], bool]:
+    """Let an event happen after a number of write commands of the operator; return whether it has happened so far."""
+    left = number
+
+    def count(_: str) -> None:
+        nonlocal left
+        left -= 1
+        for step in event if left == 0 else ():
+            step.act(run.stage)
+
+    redis_of(run.world).after = count
+    return lambda: left <= 0
 
 
 def spec(primaries: int, shape: Shape, **strategy: object) -> ScenarioStep:

@@ -10,7 +10,7 @@ from shared.kubernetes.kinds import SECRET
 from tests.harness.scenario import ScenarioStep, delete
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.database import FakeRedis
-from tests.redis.simulation.moving_slots import redis_of, settled
+from tests.redis.simulation.moving_slots import happens_after, redis_of, settled
 from tests.support.redis.scenarios import (
     AUTH,
     NAME,
@@ -89,18 +89,10 @@ EVENTS: dict[str, tuple[ScenarioStep, ...]] = {
 async def test_user_of_replicas_is_introduced_although_something_happens_in_the_middle(event: str, number: int) -> None:
     """After that command: six give a node the user, and twelve let it use the user."""
     run, redis = await begun()
-    left = number
-
-    def act(_: str) -> None:
-        nonlocal left
-        left -= 1
-        for step in EVENTS[event] if left == 0 else ():
-            step.act(run.stage)
-
-    redis.after = act
+    has_happened = happens_after(run, number, EVENTS[event])
     run.resync()
     await run.settle()
-    assert left <= 0
+    assert has_happened()
     assert await ready(run)
     assert are_protected(redis)
     run.world.require_safe()

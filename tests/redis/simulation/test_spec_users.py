@@ -13,7 +13,7 @@ from shared.kubernetes.secrets import content_of
 from tests.harness.scenario import ScenarioStep, delete
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.database import FakeRedis
-from tests.redis.simulation.moving_slots import redis_of, settled
+from tests.redis.simulation.moving_slots import happens_after, redis_of, settled
 from tests.redis.simulation.process import Process, digest
 from tests.support.redis.scenarios import (
     NAME,
@@ -216,17 +216,9 @@ EVENTS: dict[str, tuple[ScenarioStep, ...]] = {
 @pytest.mark.parametrize("number", [9, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 3, 5, 7, 14, 20))])
 async def test_change_of_users_completes_although_something_happens_in_the_middle(event: str, number: int) -> None:
     run, redis = await begun(users(APP, OTHER))
-    left = number
-
-    def act(_: str) -> None:
-        nonlocal left
-        left -= 1
-        for step in EVENTS[event] if left == 0 else ():
-            step.act(run.stage)
-
-    redis.after = act
+    has_happened = happens_after(run, number, EVENTS[event])
     status = await after(run, users(APP | {"rules": "+get"}))
-    assert left <= 0
+    assert has_happened()
     assert is_ready(status)
     for process in own(redis):
         assert process.rules["app"] == ("on", "+get")
