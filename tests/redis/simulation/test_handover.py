@@ -14,6 +14,7 @@ from shared.runtime.plan import PASS
 from tests.harness.scenario import ScenarioStep, Stage, later
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.database import FakeRedis
+from tests.redis.simulation.losses import hidden
 from tests.support.redis.scenarios import REDIS, cluster, in_memory, node
 
 Deletion = Callable[[Stage, str], object]
@@ -51,6 +52,7 @@ async def ended(run: ScenarioRun, ends: Deletion, *numbers: int) -> tuple[int, s
     else:
         raise AssertionError("the pods were not replaced within 30 s")
     failovers = {each for each in redis.commanded[commanded:] if each.startswith("CLUSTER FAILOVER")}
+    redis.hidden = set()
     await run.wait(10, times=3)
     [found] = run.stage.find()
     assert condition(found, "Ready")["status"] == "True"
@@ -69,6 +71,13 @@ async def test_two_primaries_that_end_at_once_hand_over_at_once() -> None:
     run = ScenarioRun(World(REDIS))
     await run.run_steps((cluster(6), later(30)))
     assert await ended(run, deleted, 0, 1) == (0, {"CLUSTER FAILOVER at cache-5", "CLUSTER FAILOVER at cache-4"})
+
+
+async def test_primary_hands_over_while_the_operator_does_not_reach_another_one() -> None:
+    """The nodes agree among themselves, and vote; waiting for the operator's view would cost an election."""
+    run = ScenarioRun(World(REDIS))
+    await run.run_steps((cluster(6), later(30), hidden([node(1)])))
+    assert await ended(run, evicted, 0) == (0, {"CLUSTER FAILOVER at cache-5"})
 
 
 async def test_replica_that_ends_needs_no_failover() -> None:

@@ -368,6 +368,8 @@ def test_no_observation_leads_to_data_loss(found: tuple[RedisCluster, Observed],
         assert not view.slots_of(node.primary) or view.other_copies(call.id), (
             "no only copy becomes a replica of another node"
         )
+    # A primary whose pod is being deleted does not wait: its server ends in any case, and the servers vote themselves.
+    ending = {instance.id for instance in view_of.instances if instance.leaving}
     for call in of(made.actions, "FailOver"):
         primary = view.nodes[call.id].primary
         assert primary, "only a replica is promoted"
@@ -379,10 +381,11 @@ def test_no_observation_leads_to_data_loss(found: tuple[RedisCluster, Observed],
             left = [each for each in view.primaries if not view_of.lost(each.id)]
             assert (call.mode == "TAKEOVER") == (len(left) < view.majority)
         else:
-            assert not disagree
+            assert not disagree or primary in ending
+            assert call.id not in ending
             assert view.nodes[call.id].synced
             assert view.nodes[primary].answers
-    assert len(of(made.actions, "FailOver")) <= 1
+    assert len([call for call in of(made.actions, "FailOver") if view.nodes[call.id].primary not in ending]) <= 1
     assert len({type(action).__name__ for action in made.actions} & set(DANGEROUS)) <= 2
 
 
