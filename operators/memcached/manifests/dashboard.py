@@ -184,6 +184,7 @@ CONNECTIONS = Row(
     "Connections",
     (
         Graph(
+            width=6,
             title="Connections used",
             description="Open connections, as a share of the limit (-c). At the limit, new connections wait.",
             unit="percentunit",
@@ -192,6 +193,15 @@ CONNECTIONS = Row(
             most=1,
         ),
         Graph(
+            width=6,
+            title="New connections",
+            description="Connections that each server accepts per second. Clients that connect for each command, or "
+            "all at once after a failure, cost it more time than their commands do.",
+            unit="ops",
+            queries=(Query(_rate("connections_total"), POD),),
+        ),
+        Graph(
+            width=6,
             title="Connection limits",
             description="Per second: connections rejected at the limit, times that the limit was reached, and times "
             "that a connection yielded to others (-R).",
@@ -203,6 +213,7 @@ CONNECTIONS = Row(
             ),
         ),
         Graph(
+            width=6,
             title="Authentication and TLS errors",
             none="no passwords, no TLS",
             description="Failed authentications and TLS handshakes per second. No data if neither is enabled.",

@@ -280,6 +280,7 @@ CLIENTS = Row(
     "Clients and disk",
     (
         Graph(
+            width=6,
             title="Connected clients",
             description="Client connections, as a share of maxclients, by node.",
             unit="percentunit",
@@ -287,6 +288,15 @@ CLIENTS = Row(
             thresholds=bad_from(0.8, 0.95),
         ),
         Graph(
+            width=6,
+            title="New connections",
+            description="Connections that each node accepts per second. Clients that connect for each command, or all "
+            "at once after a failure, cost it more time than their commands do.",
+            unit="ops",
+            queries=(Query(_rate("connections_received_total"), POD),),
+        ),
+        Graph(
+            width=6,
             title="Rejected and blocked clients",
             description="Connections rejected per second, and clients that wait in a blocking command.",
             unit="short",
@@ -296,6 +306,7 @@ CLIENTS = Row(
             ),
         ),
         Graph(
+            width=6,
             title="Changes since last RDB save",
             description="Changes since the last RDB snapshot. With an append-only file (AOF) they are persisted "
             "nevertheless.",
