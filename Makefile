@@ -257,4 +257,9 @@ undeploy: .venv ## Remove what deploy installed; keeps the CRDs and all resource
 	@awk '/^uv==/ {on = 1; print; next} on && /--hash/ {print; next} {on = 0}' locks/dev.txt > .venv/uv.txt
 	@.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r .venv/uv.txt
 	@.venv/bin/uv pip install --quiet --python $(PYTHON) --require-hashes --no-deps -r locks/dev.txt
+	@for program in kubectl-platform:main kubectl_complete-platform:complete; do \
+	    printf '#!/bin/sh\nPYTHONPATH=%s exec %s -c "from plugin.cli import %s as run; run()" "$$@"\n' \
+	        '$(CURDIR)' '$(CURDIR)/$(PYTHON)' "$${program#*:}" > ".venv/bin/$${program%:*}"; \
+	    chmod +x ".venv/bin/$${program%:*}"; \
+	done
 	@touch $@

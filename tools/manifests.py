@@ -10,7 +10,7 @@ from charts.values import __main__ as values
 from dashboards import __main__ as dashboards
 from dashboards.rules import __main__ as rules
 from docs import __main__ as docs
-from docs import compatibility, reasons, tests_map, versions
+from docs import commands, compatibility, reasons, tests_map, versions
 from shared.api import crd, reference
 from tools.local.environment import forget_clusters
 
@@ -32,6 +32,7 @@ def write(project: Path) -> None:
     rules.write(project)
     docs.write(project)
     (project / "docs/reference/reasons.md").write_text(reasons.to_markdown())
+    (project / "docs/reference/kubectl-platform.md").write_text(commands.to_markdown())
     (project / "docs/reference/versions.md").write_text(versions.to_markdown())
     (project / "docs/reference/compatibility.md").write_text(compatibility.to_markdown())
     (project / "tests").mkdir(exist_ok=True)

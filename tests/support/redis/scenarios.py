@@ -202,15 +202,21 @@ def faults_end() -> ScenarioStep:
     return to_redis("all faults end", act)
 
 
+def agreed(stage: Stage) -> str:
+    """Let the guard know that the user agrees to the recovery that the status offers; return its token."""
+    [found] = stage.find()
+    offered = found["status"]["recovery"]
+    loss = Loss(Slots.parse(offered["slots"]).mask, frozenset(offered.get("older") or ()))
+    token = str(offered["token"])
+    stage.database.guard.agree(stage.database, token, loss)
+    return token
+
+
 def recovery_confirmed() -> ScenarioStep:
     """Confirm the recovery that the status offers, as the user does."""
 
     def act(stage: Stage) -> None:
-        [found] = stage.find()
-        offered = found["status"]["recovery"]
-        loss = Loss(Slots.parse(offered["slots"]).mask, frozenset(offered.get("older") or ()))
-        stage.database.guard.agree(stage.database, offered["token"], loss)
-        patch = {"spec": {"recovery": {"confirm": offered["token"]}}}
+        patch = {"spec": {"recovery": {"confirm": agreed(stage)}}}
         stage.user_client.merge(stage.kind, stage.namespace, NAME, patch)
 
     return ScenarioStep("the user confirms the recovery", act)

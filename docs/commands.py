@@ -1,0 +1,55 @@
+"""Generates docs/reference/kubectl-platform.md from the commands of the plugin."""
+
+from __future__ import annotations
+
+import click
+
+from plugin.cli import PROGRAM, cli
+
+HEADER = """\
+<!-- Generated from the commands of the plugin by `make manifests`. Do not edit. -->
+
+# kubectl platform
+
+[How to install and use it](../how-to/kubectl-plugin.md). Each command ends with 0, or with 1 and a message that
+states what is wrong and what helps.
+"""
+
+SHARED = ("namespace", "context", "kubeconfig")
+"""Options of every command, which kubectl has as well."""
+
+
+def to_markdown() -> str:
+    """Return the page, in Markdown."""
+    pages = [HEADER, "", "| command | does |", "|---|---|"]
+    pages += [
+        f"| [`{name}`](#{name}) | {each.get_short_help_str(100)} |" for name, each in sorted(cli.commands.items())
+    ]
+    pages += ["", "Every command takes `--namespace`, `--context` and `--kubeconfig`, as kubectl does."]
+    for name, each in sorted(cli.commands.items()):
+        pages += ["", f"## {name}", "", *_text(each), "", "```console", *_examples(each), "```"]
+        if options := [one for one in each.params if isinstance(one, click.Option) and one.name not in SHARED]:
+            pages += ["", "| option | meaning |", "|---|---|", *map(_row, options)]
+    return "\n".join(pages).replace("\n\n\n", "\n\n") + "\n"
+
+
+def _text(command: click.Command) -> list[str]:
+    return [" ".join(part.split()) if part.strip() else "" for part in _paragraphs(command.help or "")]
+
+
+def _paragraphs(text: str) -> list[str]:
+    found = [part for part in text.split("\n\n") if part.strip()]
+    return [each for part in found for each in (part, "")][:-1]
+
+
+def _examples(command: click.Command) -> list[str]:
+    lines = (command.epilog or "").splitlines()
+    return [f"$ {line.strip()}" for line in lines if line.strip().startswith(PROGRAM)]
+
+
+def _row(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    default = option.default
+    shown = f" Default: {default:g}." if isinstance(default, float) and option.show_default else ""
+    shown = f" Default: {default}." if isinstance(default, str) and option.show_default else shown
+    return f"| {names} | {option.help}{shown} |"

@@ -1,0 +1,49 @@
+"""Command line of `kubectl platform`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from plugin.commands import advisories, backup, confirm, connect, doctor, logs, pause, report, restart, status, why
+
+PROGRAM = "kubectl platform"
+
+NO_FILES = 4
+"""Directive of kubectl's completion: complete no names of files.
+
+Source: ShellCompDirectiveNoFileComp in completions.go of github.com/spf13/cobra.
+"""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def cli() -> None:
+    """See and operate the Memcacheds, EtcdClusters and RedisClusters of the platform.
+
+    A resource is named as for kubectl: KIND/NAME, such as rediscluster/orders, or rec/orders. The flags --namespace,
+    --context and --kubeconfig choose the cluster as kubectl's do.
+    """
+
+
+for module in (status, why, doctor, confirm, pause, restart, connect, logs, backup, advisories, report):
+    for each in module.COMMANDS:
+        cli.add_command(each)
+
+
+def main() -> None:
+    """Run the command that the command line names."""
+    cli(prog_name=PROGRAM)
+
+
+def complete() -> None:
+    """Print completions for kubectl, which runs `kubectl_complete-platform` with the words so far.
+
+    Source: https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/
+    """
+    from click.shell_completion import ShellComplete
+
+    words = sys.argv[1:] or [""]
+    found = ShellComplete(cli, {}, PROGRAM, "_PLATFORM_COMPLETE").get_completions(words[:-1], words[-1])
+    lines = [f"{item.value}\t{item.help}" if item.help else item.value for item in found]
+    sys.stdout.write("\n".join([*lines, f":{NO_FILES}"]) + "\n")

@@ -1,0 +1,76 @@
+"""`kubectl platform backup`: a snapshot now."""
+
+from __future__ import annotations
+
+import click
+
+from plugin.commands.base import command, now, only, resources, until
+from plugin.databases import BACKUP, ETCD, parsed
+from plugin.output import Output
+from plugin.problem import Problem
+from plugin.session import Session
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import Obj
+from shared.status import conditions
+
+
+def destination(cluster: Obj, claim: str, path: str) -> Obj:
+    """Return where a snapshot is stored: the claim that the user names, or else that of the scheduled snapshots.
+
+    Raises:
+        Problem: there is neither.
+    """
+    if claim:
+        return {"volume": {"claimName": claim, **({"path": path} if path else {})}}
+    found: Obj = ((cluster.get("spec") or {}).get("backup") or {}).get("destination") or {}
+    if not found:
+        name = cluster["metadata"]["name"]
+        fix = "name a claim with --claim, or set spec.backup.destination: docs/how-to/back-up-and-restore.md"
+        raise Problem(f"EtcdCluster {name} has no destination for scheduled snapshots", fix)
+    return found
+
+
+@command(
+    "backup",
+    examples=["backup etcdcluster/settings", "backup etcdcluster/settings --claim snapshots --path settings"],
+    has_output=False,
+)
+@resources(many=False)
+@click.option("--claim", default="", help="Claim for the snapshot (default: the destination of spec.backup).")
+@click.option("--path", default="", help="Directory in the claim.")
+@click.option("--timeout", default=600.0, show_default=True, help="Seconds to wait until it is complete.")
+async def backup(
+    session: Session, output: Output, words: tuple[str, ...], claim: str, path: str, timeout: float
+) -> None:
+    """Take a verified snapshot of an EtcdCluster."""
+    database, name = only(parsed(words))
+    if database != ETCD:
+        raise Problem(f"{database.kind.name} has no backups yet", "docs/how-to/back-up-and-restore.md")
+    cluster = await session.resource(database, name)
+    made: Obj = {
+        "apiVersion": BACKUP.kind.api_version,
+        "kind": BACKUP.kind.name,
+        "metadata": {"name": f"{name[:200]}-{now():%Y%m%d-%H%M%S}", "namespace": session.namespace},
+        "spec": {"clusterName": name, "destination": destination(cluster, claim, path)},
+    }
+    await session.kube.create(BACKUP.kind, made)
+    backup_name = made["metadata"]["name"]
+    output.text(f"created etcdbackup/{backup_name}")
+
+    async def missing() -> str:
+        found = await session.resource(BACKUP, backup_name)
+        ready = accessors.condition(found, conditions.READY)
+        if accessors.is_true(found, conditions.STALLED) or accessors.status_of(found).get("phase") == "Failed":
+            raise Problem(
+                f"{ready.get('reason')}: {ready.get('message')}", f"kubectl platform why etcdbackup/{backup_name}"
+            )
+        if ready.get("status") == "True":
+            return ""
+        return f"{ready.get('reason') or 'Pending'}: {ready.get('message') or 'the operator has not begun'}"
+
+    await until(missing, timeout, output.text)
+    status = accessors.status_of(await session.resource(BACKUP, backup_name))
+    output.text(f"{status.get('location')}: {status.get('size')}, revision {status.get('revision')}")
+
+
+COMMANDS = (backup,)

@@ -1,0 +1,180 @@
+"""Parts of all commands: flags, the session, errors, and waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+from rich.console import Console
+
+from plugin.databases import ALL, Database, named
+from plugin.output import Output
+from plugin.overview import Overview, overview, selector
+from plugin.problem import Problem
+from plugin.session import Session, Target, connected, described
+from shared.kubernetes.errors import KubeError
+from shared.kubernetes.kinds import EVENT, POD, Obj
+
+POLL_SECONDS = 1.0
+"""Seconds between two observations while a command waits."""
+
+WIDE = 10_000
+"""Width of what is no terminal, in characters: no line is broken there."""
+
+Run = Callable[..., Awaitable[object]]
+"""A command: gets the session, the output, and its own arguments."""
+
+
+def command(
+    name: str, examples: Sequence[str], *, all_namespaces: bool = False, has_output: bool = True
+) -> Callable[[Run], click.Command]:
+    """Make a command of an asynchronous function; its docstring is the help.
+
+    Args:
+        examples: command lines for the help, without `kubectl platform`.
+        all_namespaces: whether it has the flag -A.
+        has_output: whether it has the flag -o.
+    """
+
+    def made(function: Run) -> click.Command:
+        @functools.wraps(function)
+        def run(
+            namespace: str, context: str, kubeconfig: str, *, all_namespaces: bool = False, form: str = "", **rest: Any
+        ) -> None:
+            target = Target(kubeconfig, context, namespace, all_namespaces)
+            output = Output(Console(width=None if sys.stdout.isatty() else WIDE), as_json=form == "json")
+            try:
+                asyncio.run(_connected(function, target, output, rest))
+            except Problem as problem:
+                _exit(problem)
+            except KubeError as error:
+                _exit(described(error))
+            except (click.ClickException, click.exceptions.Exit, click.Abort):
+                raise  # click ends the process
+            except Exception as error:  # no traceback at users
+                if os.environ.get("PLATFORM_DEBUG"):
+                    raise
+                fix = "set PLATFORM_DEBUG=1 for the details, and report it"
+                _exit(Problem(f"{type(error).__name__}: {error}. This is a defect of the plugin.", fix))
+
+        options = [
+            click.option("--namespace", "-n", default="", help="Namespace (default: that of the context)."),
+            click.option("--context", default="", help="Context of the kubeconfig (default: its current one)."),
+            click.option("--kubeconfig", default="", help="Path of the kubeconfig (default: as kubectl)."),
+        ]
+        if all_namespaces:
+            options.append(click.option("--all-namespaces", "-A", is_flag=True, help="All namespaces."))
+        if has_output:
+            forms = click.Choice(["text", "json"])
+            options.append(click.option("--output", "-o", "form", type=forms, default="text", help="Format."))
+        for option in reversed(options):
+            run = option(run)
+        lines = "\n".join(f"  kubectl platform {each}" for each in examples)
+        return click.command(name, epilog=f"\b\nExamples:\n{lines}")(run)
+
+    return made
+
+
+async def _connected(function: Run, target: Target, output: Output, rest: dict[str, Any]) -> None:
+    async with connected(target) as session:
+        await function(session, output, **rest)
+
+
+def _exit(problem: Problem) -> None:
+    """Print what is wrong and what would fix it, and end with exit code 1."""
+    sys.stderr.write(f"error: {problem}\n" + (f"  fix: {problem.fix}\n" if problem.fix else ""))
+    sys.exit(1)
+
+
+def resources(*, required: bool = True, many: bool = True) -> Callable[[Any], Any]:
+    """Return the argument KIND/NAME of a command, whose names a shell completes."""
+    name = "KIND/NAME..." if many else "KIND/NAME"
+    return click.argument("words", nargs=-1, required=required, metavar=name, shell_complete=_complete)
+
+
+def only(found: list[tuple[Database, str]]) -> tuple[Database, str]:
+    """Return the one resource that a command is about.
+
+    Raises:
+        Problem: several are named.
+    """
+    if len(found) != 1:
+        raise Problem(f"{len(found)} resources are named", "name one: KIND/NAME")
+    return found[0]
+
+
+async def seen(session: Session, database: Database, resource: Obj) -> Overview:
+    """Return the overview of a resource, with its pods."""
+    return overview(database, resource, await pods_of(session, database, resource), now())
+
+
+async def pods_of(session: Session, database: Database, resource: Obj) -> list[Obj]:
+    """Return the pods with the servers of a resource."""
+    if not database.component:
+        return []
+    metadata = resource["metadata"]
+    return await session.objects(POD, metadata["namespace"], selector(database, metadata["name"]))
+
+
+async def events_of(session: Session, namespace: str, names: set[str]) -> list[Obj]:
+    """Return the events about objects of these names."""
+    found = await session.objects(EVENT, namespace)
+    return [event for event in found if (event.get("involvedObject") or {}).get("name") in names]
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def pause() -> None:
+    """Wait until the next observation."""
+    await asyncio.sleep(POLL_SECONDS)
+
+
+async def until(attempt: Callable[[], Awaitable[str]], seconds: float, show: Callable[[str], object]) -> None:
+    """Repeat an attempt until it returns that nothing is missing.
+
+    Args:
+        attempt: returns what is still missing; empty when it is done.
+        seconds: seconds after which it fails.
+        show: shows what is missing, when it changes.
+
+    Raises:
+        Problem: something was still missing.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline, last = clock() + seconds, ""
+    while missing := await attempt():
+        if missing != last:
+            show(missing)
+            last = missing
+        if clock() >= deadline:
+            raise Problem(f"after {seconds:.0f} s: {missing}", "repeat the command to continue, or set --timeout")
+        await pause()
+
+
+def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 (click passes it)
+    """Return names of resources, or of kinds while no slash is typed. None if the cluster does not answer."""
+    if "/" not in incomplete:
+        kinds = (each.kind.name.lower() for each in ALL)
+        return [CompletionItem(f"{kind}/") for kind in kinds if kind.startswith(incomplete.lower())]
+    kind, _, beginning = incomplete.partition("/")
+    given = context.params
+    target = Target(given.get("kubeconfig") or "", given.get("context") or "", given.get("namespace") or "")
+    try:
+        names = asyncio.run(_names(target, named(kind)))
+    except (Problem, KubeError):
+        return []
+    return [CompletionItem(f"{kind}/{name}") for name in names if name.startswith(beginning)]
+
+
+async def _names(target: Target, database: Database) -> list[str]:
+    async with connected(target) as session:
+        return [each["metadata"]["name"] for each in await session.objects(database.kind, session.namespace)]

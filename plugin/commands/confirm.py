@@ -1,0 +1,55 @@
+"""`kubectl platform confirm`: the consent to a loss, which a person gives for exactly what was shown."""
+
+from __future__ import annotations
+
+import click
+
+from plugin.commands.base import command, only, resources
+from plugin.databases import parsed
+from plugin.output import Output
+from plugin.problem import Problem
+from plugin.session import Session
+from shared.kubernetes import accessors
+from shared.kubernetes.errors import Conflict
+
+
+@command("confirm", examples=["confirm rediscluster/orders"], has_output=False)
+@resources(many=False)
+@click.option("--token", default="", help="Token of the loss, instead of a question: for scripts.")
+async def confirm(session: Session, output: Output, words: tuple[str, ...], token: str) -> None:
+    """Confirm a recovery that gives data up.
+
+    It shows what would be lost, and reads the name of the resource. The consent is for exactly this loss: if the
+    status changes in between, nothing is confirmed.
+    """
+    database, name = only(parsed(words))
+    resource = await session.resource(database, name)
+    recovery = accessors.status_of(resource).get("recovery") or {}
+    offered = str(recovery.get("token") or "")
+    reference = f"{database.kind.name} {session.namespace}/{name}"
+    if not offered:
+        raise Problem(f"nothing of {reference} waits for a confirmation", f"kubectl platform status {words[0]}")
+    output.text(f"{reference}:", style="bold")
+    output.text(str(recovery.get("message") or "The operator does not report what would be lost."))
+    if token:
+        if token != offered:
+            raise Problem(f"the token is '{offered}', not '{token}'", "read the message again: it is another loss")
+    elif not output.is_terminal:
+        raise Problem(
+            "a confirmation needs a terminal, or --token", f"kubectl platform confirm {words[0]} --token TOKEN"
+        )
+    elif click.prompt(f"Type {name} to give this data up permanently", default="", show_default=False) != name:
+        raise Problem("not confirmed: the name differs", "nothing was changed")
+    # The version is that of what was shown: a change in between, also of the loss, is refused.
+    version = resource["metadata"]["resourceVersion"]
+    patch = {"metadata": {"resourceVersion": version}, "spec": {"recovery": {"confirm": offered}}}
+    try:
+        await session.kube.merge(database.kind, session.namespace, name, patch)
+    except Conflict:
+        raise Problem(
+            "the resource has changed while you read", "nothing was confirmed: run the command again"
+        ) from None
+    output.text(f"Confirmed {offered}. Watch it with: kubectl platform status {words[0]}")
+
+
+COMMANDS = (confirm,)

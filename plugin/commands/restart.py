@@ -1,0 +1,103 @@
+"""`kubectl platform restart`: end pods one at a time, by eviction, which respects the disruption budget."""
+
+from __future__ import annotations
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from plugin.commands.base import command, only, pause, pods_of, resources, seen, until
+from plugin.databases import MEMCACHED, Database, parsed
+from plugin.output import Output
+from plugin.overview import GOOD, Server
+from plugin.problem import Problem
+from plugin.session import Session
+from shared.kubernetes.errors import NotEvictable, NotFound
+from shared.kubernetes.kinds import Obj
+from shared.status import conditions
+
+LAST = ("primary", "leader")
+"""Roles of servers that restart last: each hands over to one that has restarted."""
+
+
+def ordered(servers: tuple[Server, ...]) -> list[str]:
+    """Return the pods in the order in which they restart: as a rolling update, the servers that lead last."""
+    return [server.name for server in sorted(servers, key=lambda each: each.role in LAST)]
+
+
+@command(
+    "restart", examples=["restart rediscluster/orders", "restart rediscluster/orders --pod orders-3"], has_output=False
+)
+@resources(many=False)
+@click.option("--pod", "chosen", multiple=True, help="Restart only this pod (repeatable).")
+@click.option("--timeout", default=600.0, show_default=True, help="Seconds that each pod may take.")
+@click.option("--yes", "-y", is_flag=True, help="Restart without a confirmation.")
+async def restart(
+    session: Session, output: Output, words: tuple[str, ...], chosen: tuple[str, ...], timeout: float, yes: bool
+) -> None:
+    """Restart pods one at a time, by eviction.
+
+    Each waits until the resource is Ready again.
+
+    Pods are evicted, so that the disruption budget holds, and a primary or leader hands over first. If it is
+    interrupted, nothing is left behind: run it again with the pods that are left.
+    """
+    database, name = only(parsed(words))
+    resource = await session.resource(database, name)
+    pods = {pod["metadata"]["name"]: pod for pod in await pods_of(session, database, resource)}
+    order = [pod for pod in ordered((await seen(session, database, resource)).servers) if pod in pods]
+    if unknown := [pod for pod in chosen if pod not in pods]:
+        raise Problem(f"{', '.join(unknown)} is no pod of {database.kind.name} {name}", f"its pods: {', '.join(order)}")
+    order = [pod for pod in order if pod in chosen] if chosen else order
+    if not order:
+        raise Problem(f"{database.kind.name} {name} has no pods", f"kubectl platform why {words[0]}")
+    lost = " Each server loses its items." if database == MEMCACHED else ""
+    if not yes:
+        click.confirm(f"Restart {', '.join(order)}, one after the other?{lost}", abort=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=output.console, disable=not output.is_terminal) as progress:
+        task = progress.add_task("", total=len(order))
+        for pod in order:
+            await _restart(session, output, database, name, pods[pod], timeout)
+            progress.advance(task)
+    output.text(f"Restarted {', '.join(order)}.")
+
+
+async def _restart(session: Session, output: Output, database: Database, name: str, pod: Obj, timeout: float) -> None:
+    uid, pod_name = pod["metadata"]["uid"], pod["metadata"]["name"]
+    await until(lambda: _missing(session, database, name, ""), timeout, output.text)
+
+    async def evicted() -> str:
+        try:
+            await session.kube.evict(session.namespace, pod_name, uid=uid)
+        except NotEvictable as error:
+            return f"waiting until the disruption budget allows the eviction of {pod_name}: {error}"
+        except NotFound:  # it has ended in another way: it restarts as requested
+            return ""
+        return ""
+
+    output.text(f"evicting {pod_name}")
+    await until(evicted, timeout, output.text)
+    await pause()  # the operator observes the eviction
+    await until(lambda: _missing(session, database, name, uid), timeout, output.text)
+
+
+async def _missing(session: Session, database: Database, name: str, ended: str) -> str:
+    """Return why the next pod cannot restart yet; empty if it can.
+
+    Args:
+        ended: UID of the pod that must have been replaced; empty for none.
+    """
+    resource = await session.resource(database, name)
+    pods = await pods_of(session, database, resource)
+    if left := [pod["metadata"]["name"] for pod in pods if pod["metadata"]["uid"] == ended]:
+        return f"waiting for the end of {left[0]}"
+    found = await seen(session, database, resource)
+    if waiting := [server.name for server in found.servers if server.status != GOOD]:
+        return f"waiting for {', '.join(waiting)}"
+    available = found.condition(conditions.AVAILABLE)
+    if not found.observed or not found.ready.normal or (available and not available.normal):
+        return f"waiting until {found.reference} is Ready: {found.ready.reason}: {found.ready.message}"
+    return ""
+
+
+COMMANDS = (restart,)

@@ -1,0 +1,41 @@
+"""`kubectl platform status`."""
+
+from __future__ import annotations
+
+from plugin.commands import base
+from plugin.commands.base import command, resources, seen
+from plugin.databases import SERVERS, parsed
+from plugin.output import COLUMNS, Output, row, tree
+from plugin.overview import overview, urgent
+from plugin.session import Session
+
+
+@command(
+    "status",
+    examples=["status -A", "status rediscluster/orders", "status -o json etcdcluster/settings"],
+    all_namespaces=True,
+)
+@resources(required=False)
+async def status(session: Session, output: Output, words: tuple[str, ...]) -> None:
+    """Show resources, their conditions and servers."""
+    named = parsed(words)
+    if not named:
+        listed = [overview(kind, each, (), base.now()) for kind, each in await session.resources(SERVERS)]
+        found = urgent(listed)
+        if output.as_json:
+            output.json(found)
+        elif found:
+            output.table(COLUMNS, map(row, found))
+        else:
+            where = "any namespace" if session.target.all_namespaces else f"namespace {session.namespace}"
+            output.text(f"No resources in {where}." + ("" if session.target.all_namespaces else " -A shows all."))
+        return
+    shown = [await seen(session, kind, await session.resource(kind, name)) for kind, name in named]
+    if output.as_json:
+        output.json(shown if len(shown) > 1 else shown[0])
+        return
+    for each in shown:
+        output.console.print(tree(each), soft_wrap=not output.is_terminal)
+
+
+COMMANDS = (status,)

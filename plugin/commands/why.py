@@ -1,0 +1,60 @@
+"""`kubectl platform why`."""
+
+from __future__ import annotations
+
+from plugin import diagnosis
+from plugin.commands.base import command, events_of, now, only, pods_of, resources
+from plugin.databases import ALL, parsed
+from plugin.diagnosis import Fact
+from plugin.output import Output
+from plugin.overview import overview
+from plugin.problem import Problem
+from plugin.session import Session
+from shared.kubernetes.errors import NotFound
+from shared.kubernetes.kinds import POD
+from shared.kubernetes.ownership import INSTANCE, MANAGED_BY
+
+
+@command("why", examples=["why rediscluster/orders", "why orders-3"])
+@resources(many=False)
+async def why(session: Session, output: Output, words: tuple[str, ...]) -> None:
+    """Explain the state of a resource or a pod.
+
+    It shows what waits for what, since when, and what helps.
+    """
+    is_pod = len(words) == 1 and ("/" not in words[0] or words[0].split("/")[0] in ("pod", "pods", "po"))
+    facts = await (_of_pod(session, words[0].split("/")[-1]) if is_pod else _of_resource(session, words))
+    if output.as_json:
+        output.json(facts)
+        return
+    for fact in facts:
+        output.text(f"{fact.source}: {fact.text}")
+        if fact.fix:
+            output.text(f"    → {fact.fix}", style="cyan")
+
+
+async def _of_resource(session: Session, words: tuple[str, ...]) -> list[Fact]:
+    database, name = only(parsed(words))
+    resource = await session.resource(database, name)
+    pods = await pods_of(session, database, resource)
+    names = {name, *(pod["metadata"]["name"] for pod in pods)}
+    events = await events_of(session, session.namespace, names)
+    found = overview(database, resource, pods, now())
+    return diagnosis.of_resource(database, resource, found, events, now())
+
+
+async def _of_pod(session: Session, name: str) -> list[Fact]:
+    try:
+        pod = await session.kube.get(POD, session.namespace, name)
+    except NotFound:
+        fix = "name a pod, or a resource as KIND/NAME"
+        raise Problem(f"pod {session.namespace}/{name} does not exist", fix) from None
+    facts = diagnosis.of_pod(pod, await events_of(session, session.namespace, {name}), now())
+    labels = pod["metadata"].get("labels") or {}
+    for database in ALL:
+        if labels.get(MANAGED_BY) == f"{database.operator}-operator" and database.component:
+            facts += await _of_resource(session, (f"{database.kind.name}/{labels.get(INSTANCE)}",))
+    return facts
+
+
+COMMANDS = (why,)

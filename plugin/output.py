@@ -1,0 +1,125 @@
+"""How results look: a terminal gets colours and trees, a pipe the same text without them, and `-o json` the values."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.tree import Tree
+
+from plugin.overview import BAD, GOOD, Condition, Overview, Server, duration
+
+MARKS = {GOOD: ("green", "✓"), BAD: ("red", "✗")}
+"""Colour and mark by status of a server."""
+
+
+class Output:
+    """Where a command writes.
+
+    Args:
+        console: the terminal or pipe.
+        as_json: whether values are printed as JSON.
+    """
+
+    def __init__(self, console: Console, *, as_json: bool = False) -> None:
+        self.console = console
+        self.as_json = as_json
+
+    def json(self, value: Any) -> None:
+        """Print a value as JSON, without colours and line breaks of a terminal."""
+        text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def text(self, line: str = "", style: str = "") -> None:
+        """Print a line that may contain any characters."""
+        self.console.print(line, style=style or None, markup=False, highlight=False, soft_wrap=not self.is_terminal)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Print a table as kubectl does; the last column may wrap in a terminal, and is whole in a pipe."""
+        lines = [[str(cell) for cell in row] for row in rows]
+        if not self.is_terminal:
+            widths = [max(len(row[i]) for row in (columns, *lines)) for i in range(len(columns))]
+            for row in (columns, *lines):
+                self.text("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            return
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for column in columns:
+            table.add_column(column, no_wrap=column != columns[-1], overflow="fold")
+        for row in lines:
+            table.add_row(*map(escape, row))
+        self.console.print(table)
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.console.is_terminal
+
+
+def row(each: Overview) -> list[str]:
+    """Return the row of a resource in a table of many."""
+    ready = each.ready
+    available = each.condition("Available")
+    reason = ready.reason + ("" if each.observed else " (of an earlier spec)")
+    message = "" if ready.normal else ready.message
+    return [
+        each.namespace,
+        f"{each.kind}/{each.name}",
+        ready.status,
+        available.status if available else "-",
+        reason,
+        duration(ready.seconds),
+        message,
+    ]
+
+
+COLUMNS = ("NAMESPACE", "RESOURCE", "READY", "AVAILABLE", "REASON", "SINCE", "MESSAGE")
+"""Columns of `row`."""
+
+
+def tree(each: Overview) -> Tree:
+    """Return a resource as a tree: conditions, unfinished work, what waits for a user, and the servers."""
+    style = "green" if each.ready.normal else "red"
+    title = [f"[bold]{escape(each.reference)}[/]", escape(each.version), f"[{style}]{escape(each.phase)}[/]"]
+    root = Tree("  ".join(filter(None, title)))
+    if not each.observed:
+        root.add("[yellow]The status describes an earlier spec: the operator has not observed the last change yet.[/]")
+    for condition in each.conditions:
+        root.add(_line(condition))
+    for work in each.progress:
+        root.add(f"progress: {escape(work)}")
+    if each.decision:
+        branch = root.add("[bold red]waits for your decision[/]")
+        branch.add(escape(each.decision["message"]))
+        branch.add(f"kubectl platform confirm {each.kind.lower()}/{each.name} --namespace {each.namespace}")
+    branches: dict[str, Tree] = {}
+    for server in each.servers:
+        if server.group not in branches:
+            branches[server.group] = root.add(escape(server.group)) if server.group else root
+        branches[server.group].add(_server(server))
+    return root
+
+
+def _line(condition: Condition) -> str:
+    style = "green" if condition.normal else "yellow" if condition.status == "Unknown" else "red"
+    found = f"[{style}]{escape(condition.type)}={condition.status}[/] for {duration(condition.seconds)}"
+    if condition.normal:
+        return found
+    return f"{found}  {escape(condition.reason)}: {escape(condition.message)}"
+
+
+def _server(server: Server) -> str:
+    style, mark = MARKS.get(server.status, ("yellow", "?"))
+    details = "  ".join(f"{name} {value}" for name, value in server.details.items())
+    host = f"on {server.host}" if server.host else ""
+    parts = [f"[{style}]{mark} {escape(server.name)}[/]", server.role, server.reason, server.message, host, details]
+    return "  ".join(parts[:1] + [escape(part) for part in parts[1:] if part])
+
+
+def _plain(value: object) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    return str(value)

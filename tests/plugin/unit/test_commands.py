@@ -1,0 +1,250 @@
+"""Commands of the plugin in simulated worlds: they show what the operators reported, and write what users confirm."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plugin.cli import complete
+from plugin.databases import ALL
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import POD
+from shared.status.reconciliation_pause import PAUSE
+from tests.harness.scenario import ScenarioStep, later
+from tests.redis.simulation import losses
+from tests.redis.simulation.moving_slots import redis_of
+from tests.support.etcd import scenarios as etcd
+from tests.support.memcached import scenarios as memcached
+from tests.support.plugin import Terminal
+from tests.support.redis import scenarios as redis
+
+
+@pytest.fixture
+def orders(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A RedisCluster that is Ready."""
+    return Terminal(monkeypatch, losses.SUBJECT, redis.cluster(6))
+
+
+@pytest.fixture
+def lost(orders: Terminal) -> Terminal:
+    """A RedisCluster that waits for the confirmation of a loss."""
+    orders.do(*losses.destroyed(losses.shard_of(redis_of(orders.play.world))))
+    return orders
+
+
+def test_all_kinds_are_those_of_the_operators() -> None:
+    from operators import installed
+
+    served = {
+        kind.resource.kind: (operator.name, kind.resource.short_names)
+        for operator in installed()
+        for kind in operator.kinds
+    }
+    assert {each.kind: (each.operator, (each.short_name,)) for each in ALL} == served
+
+
+def test_status_lists_the_resources(orders: Terminal) -> None:
+    lines = orders.text("status").splitlines()
+    assert lines[0].split() == ["NAMESPACE", "RESOURCE", "READY", "AVAILABLE", "REASON", "SINCE", "MESSAGE"]
+    assert lines[1].split()[:5] == ["default", "RedisCluster/cache", "True", "True", "Ready"]
+
+
+def test_status_of_a_resource_shows_each_server_in_its_shard(orders: Terminal) -> None:
+    text = orders.text("status rediscluster/cache")
+    assert "RedisCluster default/cache  redis 7.0" in text
+    assert "Ready=True" in text
+    shards = text.split("slots ")[1:]
+    assert len(shards) == 3
+    assert all(shard.count("✓ cache-") == 2 for shard in shards), text
+    assert all(role in shard for shard in shards for role in ("primary", "replica"))
+
+
+def test_status_as_json_has_the_values(orders: Terminal) -> None:
+    found = json.loads(orders.text("status rec/cache -o json"))
+    assert (found["kind"], found["name"], found["phase"]) == ("RedisCluster", "cache", "Running")
+    assert [server["status"] for server in found["servers"]] == ["True"] * 6
+
+
+@pytest.mark.parametrize(
+    ("subject", "step", "name", "role"),
+    [
+        (etcd.ETCD, etcd.cluster(3), "etcdcluster/cache", "leader"),
+        (memcached.MEMCACHED, memcached.apply(size=2), "mc/cache", ""),
+    ],
+    ids=["etcd", "memcached"],
+)
+def test_status_of_each_kind_shows_its_servers(
+    monkeypatch: pytest.MonkeyPatch, subject: object, step: ScenarioStep, name: str, role: str
+) -> None:
+    terminal = Terminal(monkeypatch, subject, step)  # type: ignore[arg-type]
+    found = json.loads(terminal.text(f"status {name} -o json"))
+    assert found["servers"]
+    assert {server["status"] for server in found["servers"]} == {"True"}
+    assert (role in {server["role"] for server in found["servers"]}) or not role
+
+
+def test_status_puts_what_serves_no_client_first(lost: Terminal) -> None:
+    lost.do(losses.to_other() if hasattr(losses, "to_other") else later(1))
+    assert "False" in lost.text("status").splitlines()[1]
+
+
+def test_why_quotes_the_condition_and_names_the_page(lost: Terminal) -> None:
+    text = lost.text("why rediscluster/cache")
+    ready = accessors.condition(lost.play.stage.find()[0], "Ready")
+    assert ready["message"] in text
+    assert "docs/runbook/redis.md#slotslost" in text
+    assert "kubectl platform confirm rediscluster/cache" in text
+
+
+def test_why_of_a_pod_shows_its_resource(lost: Terminal) -> None:
+    text = lost.text("why cache-1")
+    assert "It was created" in text
+    assert "RedisCluster default/cache is not Ready" in text
+
+
+def test_why_of_a_resource_that_is_ready_reports_that(orders: Terminal) -> None:
+    assert "RedisCluster default/cache is Ready" in orders.text("why rediscluster/cache")
+
+
+def test_confirmation_needs_a_terminal_or_the_token(lost: Terminal) -> None:
+    result = lost.run("confirm rediscluster/cache")
+    assert result.exit_code == 1
+    assert "a confirmation needs a terminal, or --token" in result.output
+    assert not lost.transport.requests
+
+
+def test_another_token_confirms_nothing(lost: Terminal) -> None:
+    result = lost.run("confirm rediscluster/cache --token another")
+    assert result.exit_code == 1
+    assert "it is another loss" in result.output
+    assert not lost.transport.requests
+
+
+def test_confirmation_with_the_token_recovers_the_cluster(lost: Terminal) -> None:
+    [resource] = lost.play.stage.find()
+    text = lost.text(f"confirm rediscluster/cache --token {redis.agreed(lost.play.stage)}")
+    assert resource["status"]["recovery"]["message"] in text
+    lost.do(later(60))
+    assert accessors.is_true(lost.play.stage.find()[0], "Ready")
+
+
+def test_confirmation_of_a_resource_that_changed_meanwhile_is_refused(lost: Terminal) -> None:
+    """The loss that was shown may have ended: the consent is for what the user read."""
+    token = lost.play.stage.find()[0]["status"]["recovery"]["token"]
+    looked = False
+
+    async def changes() -> None:
+        nonlocal looked
+        if looked:
+            stage = lost.play.stage
+            stage.user_client.merge(stage.kind, stage.namespace, "cache", {"metadata": {"labels": {"a": "b"}}})
+        looked = True
+
+    lost.transport.between = changes
+    result = lost.run(f"confirm rediscluster/cache --token {token}")
+    assert result.exit_code == 1
+    assert "nothing was confirmed" in result.output
+    assert "recovery" not in lost.play.stage.find()[0]["spec"]
+
+
+def test_confirmation_without_a_loss_is_refused(orders: Terminal) -> None:
+    result = orders.run("confirm rediscluster/cache --token t")
+    assert result.exit_code == 1
+    assert "nothing of RedisCluster default/cache waits" in result.output
+
+
+def test_pause_and_resume_set_and_remove_the_annotation(orders: Terminal) -> None:
+    orders.text("pause rediscluster/cache")
+    assert accessors.annotation(orders.play.stage.find()[0], PAUSE) == "true"
+    assert "paused" in orders.text("why rediscluster/cache")
+    orders.text("resume rediscluster/cache")
+    assert accessors.annotation(orders.play.stage.find()[0], PAUSE, "none") == "none"
+
+
+def test_restart_replaces_each_pod_once_primaries_last(orders: Terminal) -> None:
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in orders.play.stage.find(POD)}
+    primaries = {process.pod for process in redis_of(orders.play.world).running if process.node.me.slots}
+    redis_of(orders.play.world).client.refused = 0
+    orders.transport.between = lambda: orders.play.wait(1)
+    result = orders.run("restart rediscluster/cache --yes")
+    assert result.exit_code == 0, result.output
+    after = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in orders.play.stage.find(POD)}
+    assert all(before[name] != after[name] for name in before)
+    evicted = [request.path.split("/")[-2] for request in orders.transport.requests]
+    assert sorted(evicted) == sorted(before)
+    assert set(evicted[3:]) == primaries
+
+
+def test_restart_of_one_pod_leaves_the_others(orders: Terminal) -> None:
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in orders.play.stage.find(POD)}
+    orders.transport.between = lambda: orders.play.wait(1)
+    orders.text("restart rediscluster/cache --yes --pod cache-4")
+    after = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in orders.play.stage.find(POD)}
+    assert {name for name in before if before[name] != after[name]} == {"cache-4"}
+
+
+def test_restart_needs_a_confirmation(orders: Terminal) -> None:
+    assert orders.run("restart rediscluster/cache", stdin="n\n").exit_code == 1
+    assert not orders.transport.requests
+
+
+def test_restart_ends_nothing_while_the_resource_is_not_ready(lost: Terminal) -> None:
+    lost.transport.between = lambda: lost.play.wait(1)
+    result = lost.run("restart rediscluster/cache --yes --timeout 0")
+    assert result.exit_code == 1
+    assert "after 0 s: waiting for the former cache-0" in result.output
+    assert not lost.transport.requests
+
+
+def test_backup_is_created_where_the_scheduled_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, etcd.ETCD, etcd.cluster(1))
+    result = terminal.run("backup etcdcluster/cache")
+    assert result.exit_code == 1
+    assert "has no destination for scheduled snapshots" in result.output
+    assert "--claim" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("st",), ["status"]),
+        (("status", "red"), ["rediscluster/"]),
+        (("status", "rediscluster/"), ["rediscluster/cache"]),
+        (("status", "pods/"), []),
+    ],
+)
+def test_names_are_completed_in_a_shell(
+    orders: Terminal,
+    words: tuple[str, ...],
+    found: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kubectl_complete-platform", *words])
+    complete()
+    *lines, directive = capsys.readouterr().out.splitlines()
+    assert ([line.partition("\t")[0] for line in lines], directive) == (found, ":4")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("status rediscluster/none", "RedisCluster default/none does not exist"),
+        ("status pod/cache-0", "'pod' is no kind of the platform"),
+        ("status rediscluster", "no name follows 'rediscluster'"),
+        ("status rediscluster/", "names no resource"),
+        ("status rediscluster/a etcd", "mixes KIND/NAME and KIND NAME"),
+        ("why none", "pod default/none does not exist"),
+        ("confirm rediscluster/a etcd/b", "2 resources are named"),
+        ("connect etcdbackup/a", "has no servers"),
+        ("backup rediscluster/cache", "RedisCluster has no backups yet"),
+    ],
+)
+def test_error_names_the_problem_and_the_fix(orders: Terminal, line: str, message: str) -> None:
+    result = orders.run(line)
+    assert result.exit_code == 1
+    assert result.output.startswith("error: ")
+    assert message in result.output
+    assert "  fix: " in result.output
+    assert "Traceback" not in result.output
