@@ -6,7 +6,20 @@ import sys
 
 import click
 
-from plugin.commands import advisories, backup, confirm, connect, doctor, logs, pause, report, restart, status, why
+from plugin.commands import (
+    advisories,
+    backup,
+    confirm,
+    connect,
+    doctor,
+    failover,
+    logs,
+    pause,
+    report,
+    restart,
+    status,
+    why,
+)
 
 PROGRAM = "kubectl platform"
 
@@ -26,7 +39,7 @@ def cli() -> None:
     """
 
 
-for module in (status, why, doctor, confirm, pause, restart, connect, logs, backup, advisories, report):
+for module in (status, why, doctor, confirm, pause, restart, failover, connect, logs, backup, advisories, report):
     for each in module.COMMANDS:
         cli.add_command(each)
 

@@ -81,6 +81,12 @@ def test_user_sees_restarts_and_connects_to_a_redis_cluster(
     after = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in kubectl.items("pods")}
     assert {name for name in before if before[name] != after[name]} == {replica}
 
+    platform("failover", orders, "--to", replica)
+    servers = json.loads(platform("status", orders, "-o", "json"))["servers"]
+    assert replica in {server["name"] for server in servers if server["role"] == "primary"}
+    with pytest.raises(Refused, match=f"{replica} is no replica"):
+        platform("failover", orders, "--to", replica)
+
     platform("pause", orders)
     kubectl("wait", "--for=condition=ReconciliationPaused", "--timeout=30s", orders)
     platform("resume", orders)

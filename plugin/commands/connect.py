@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
-import secrets
 import shlex
 import shutil
 import socket
@@ -17,34 +15,16 @@ from pathlib import Path
 
 import click
 
+from plugin.access import access_of, redis_cli
 from plugin.commands.base import command, only, pods_of, resources, seen
 from plugin.databases import ETCD, MEMCACHED, REDIS, Database, parsed
 from plugin.output import Output
 from plugin.overview import GOOD, Server
 from plugin.problem import Problem
 from plugin.session import Session
-from shared.kubernetes.errors import NotFound
-from shared.kubernetes.kinds import SECRET, Obj
 
 PORTS = {ETCD: 2379, MEMCACHED: 11211}
 """Ports for clients of the databases to which a port is forwarded."""
-
-REDIS_TLS = (
-    "--tls",
-    "--cacert",
-    "/etc/redis/tls/ca.crt",
-    "--cert",
-    "/etc/redis/tls/tls.crt",
-    "--key",
-    "/etc/redis/tls/tls.key",
-)
-"""Arguments of redis-cli for the certificate of the pod."""
-
-AUTHENTICATED = (
-    'REDISCLI_AUTH=$(cat "$1") || exit; rm -f "$1"; shift; '
-    'VALKEYCLI_AUTH=$REDISCLI_AUTH; export REDISCLI_AUTH VALKEYCLI_AUTH; exec "$@"'
-)
-"""Shell script: reads a password from a file, removes the file, and runs the rest of its arguments."""
 
 FORWARD_SECONDS = 15.0
 """Seconds in which a forwarded port must accept connections."""
@@ -80,10 +60,12 @@ async def connect(session: Session, output: Output, words: tuple[str, ...], pod:
         raise Problem(
             f"pod {chosen or '(none serves clients)'} is not there", f"pods: {', '.join(sorted(names)) or 'none'}"
         )
-    access = await _access(session, name)
+    access = await access_of(session, name)
     words_of_command = shlex.split(given)
     if database == REDIS:
-        _redis(session, chosen, resource, access, words_of_command)
+        options = [] if words_of_command or not os.isatty(0) else ["--tty"]
+        arguments = redis_cli(session, chosen, resource, access, words_of_command, *options)
+        _finish(subprocess.run(session.kubectl(*arguments), check=False).returncode)
     else:
         _forwarded(session, output, database, chosen, access, words_of_command)
 
@@ -93,34 +75,6 @@ def _serving(servers: Sequence[Server]) -> str:
     good = [server for server in servers if server.status == GOOD]
     leading = [server for server in good if server.role in ("leader", "primary")]
     return next((server.name for server in (*leading, *good)), "")
-
-
-async def _access(session: Session, name: str) -> dict[str, str]:
-    """Return what the connection Secret of a resource has.
-
-    Raises:
-        Problem: there is none.
-    """
-    try:
-        secret = await session.kube.get(SECRET, session.namespace, f"{name}-connection")
-    except NotFound:
-        fix = "remove spec.connectionSecret: false, or wait until the resource is created"
-        raise Problem(f"Secret {session.namespace}/{name}-connection does not exist", fix) from None
-    return {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
-
-
-def _redis(session: Session, pod: str, resource: Obj, access: Mapping[str, str], given: list[str]) -> None:
-    """Run the client that the server's image has, in the pod: only there can it follow redirections."""
-    engine = str((resource.get("status") or {}).get("version") or "redis").split()[0]
-    client = [f"{engine}-cli", "-c", *(REDIS_TLS if "ca.crt" in access else ()), *given]
-    inside = ["exec", pod, "--container", REDIS.container]
-    if password := access.get("password"):
-        client[1:1] = ["--user", access.get("username") or "default", "--no-auth-warning"]
-        file = f"/dev/shm/.platform-{secrets.token_hex(8)}"  # noqa: S108 (memory of the pod; the name is random)
-        session.run(*inside, "--stdin", "--", "sh", "-c", f"umask 077; cat > {file}", stdin=password)
-        client = ["sh", "-c", AUTHENTICATED, "sh", file, *client]
-    terminal = ["--stdin", *(["--tty"] if os.isatty(0) and not given else ())]
-    _finish(subprocess.run(session.kubectl(*inside, *terminal, "--", *client), check=False).returncode)
 
 
 def _forwarded(

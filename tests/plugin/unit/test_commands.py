@@ -6,8 +6,13 @@ import json
 
 import pytest
 
+from operators.etcd.objects import names as etcd_names
+from operators.memcached.objects import pod as memcached_pod
+from operators.redis.objects import names as redis_names
+from operators.redis.objects import redis_conf
+from plugin import access
 from plugin.cli import complete
-from plugin.databases import ALL
+from plugin.databases import ALL, SERVERS
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD
 from shared.status.reconciliation_pause import PAUSE
@@ -42,6 +47,16 @@ def test_all_kinds_are_those_of_the_operators() -> None:
         for kind in operator.kinds
     }
     assert {each.kind: (each.operator, (each.short_name,)) for each in ALL} == served
+
+
+def test_names_in_pods_are_those_of_the_operators() -> None:
+    given = {database.operator: (database.component, database.container) for database in SERVERS}
+    assert given == {
+        "memcached": (memcached_pod.COMPONENT, memcached_pod.CONTAINER),
+        "etcd": (etcd_names.COMPONENT, etcd_names.CONTAINER),
+        "redis": (redis_names.COMPONENT, redis_names.CONTAINER),
+    }
+    assert access.TLS == redis_conf.TLS
 
 
 def test_status_lists_the_resources(orders: Terminal) -> None:

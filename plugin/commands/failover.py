@@ -1,0 +1,68 @@
+"""`kubectl platform failover`: let a replica take over, without a lost write."""
+
+from __future__ import annotations
+
+import click
+
+from plugin.access import access_of, redis_cli
+from plugin.commands.base import command, only, resources, seen, until
+from plugin.databases import REDIS, parsed
+from plugin.output import Output
+from plugin.overview import GOOD, Overview, Server
+from plugin.problem import Problem
+from plugin.session import Session
+from shared.kubernetes.kinds import Obj
+
+
+@command("failover", examples=["failover rediscluster/orders --to orders-3"], has_output=False)
+@resources(many=False)
+@click.option("--to", "chosen", required=True, help="Pod of the replica that takes over.")
+@click.option("--timeout", default=30.0, show_default=True, help="Seconds that it may take.")
+async def failover(session: Session, output: Output, words: tuple[str, ...], chosen: str, timeout: float) -> None:
+    """Let a replica take over from its primary.
+
+    The failover is coordinated (CLUSTER FAILOVER): the primary stops accepting writes for some milliseconds, until the
+    replica has all of them. If the primary does not answer, nothing happens. The operator may move the role again, if
+    fewer primaries share a host or zone afterwards.
+    """
+    database, name = only(parsed(words))
+    if database != REDIS:
+        raise Problem(f"{database.kind.name} has no replicas that a user promotes", "name a RedisCluster")
+    resource = await session.resource(database, name)
+    server = replica(await seen(session, database, resource), chosen)
+    access = await access_of(session, name)
+    answer = session.run(*redis_cli(session, server.name, resource, access, ["cluster", "failover"])).strip()
+    if answer != "OK":
+        raise Problem(f"{server.name} refused the failover: {answer}", f"kubectl platform why {words[0]}")
+
+    async def missing() -> str:
+        found = await session.resource(database, name)
+        return "" if _is_primary(found, server.name) else f"waiting until {server.name} is reported as a primary"
+
+    await until(missing, timeout, output.text)
+    output.text(f"{server.name} is the primary of {server.group}.")
+
+
+def replica(found: Overview, name: str) -> Server:
+    """Return a replica that can take over.
+
+    Raises:
+        Problem: the pod is no replica, or does not serve.
+    """
+    replicas = [each for each in found.servers if each.role == "replica"]
+    server = next((each for each in replicas if each.name == name), None)
+    if server is None:
+        names = ", ".join(each.name for each in replicas) or "none"
+        raise Problem(f"{name} is no replica of {found.reference}", f"its replicas: {names}")
+    if server.status != GOOD:
+        why = f"{server.reason}: {server.message}"
+        raise Problem(f"{name} cannot take over: {why}", "choose another replica, or wait until it serves")
+    return server
+
+
+def _is_primary(resource: Obj, pod: str) -> bool:
+    nodes = (resource.get("status") or {}).get("nodes") or ()
+    return any(node.get("name") == pod and node.get("role") == "primary" for node in nodes)
+
+
+COMMANDS = (failover,)
