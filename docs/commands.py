@@ -12,7 +12,8 @@ HEADER = """\
 # kubectl platform
 
 [How to install and use it](../how-to/kubectl-plugin.md). Each command ends with 0, or with 1 and a message that
-states what is wrong and what helps.
+states what is wrong and what helps; with 2 if its options are not valid. `connect` ends as its client does: redis-cli
+ends with 0 although the server answered with an error.
 """
 
 SHARED = ("namespace", "context", "kubeconfig")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import click
@@ -46,7 +47,13 @@ for module in (status, why, doctor, confirm, pause, restart, failover, connect, 
 
 def main() -> None:
     """Run the command that the command line names."""
+    signal.signal(signal.SIGINT, _interrupted)
     cli(prog_name=PROGRAM)
+
+
+def _interrupted(*_: object) -> None:
+    """End at once: the handler of asyncio waits for the next `await`, which a prompt or a client does not reach."""
+    raise KeyboardInterrupt
 
 
 def complete() -> None:

@@ -14,7 +14,9 @@ from plugin.overview import Overview, duration, since
 from shared.kubernetes import accessors
 from shared.kubernetes.exit_reason import exit_reason
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.pod_problems import problem_of, restarts
 from shared.status import conditions
+from shared.status.reasons import COMMON
 
 MAX_EVENTS = 12
 
@@ -41,10 +43,14 @@ def of_resource(database: Database, resource: Obj, seen: Overview, events: Seque
         seen: overview of the resource.
         events: events about it and its pods.
     """
+    where = f" --namespace {seen.namespace}"
     facts = [_ready(database, seen)]
     facts += _others(database, seen)
+    if seen.deleting:
+        fix = "docs/runbook/README.md#a-resource-is-not-deleted"
+        facts.append(Fact("resource", f"It is being deleted since {resource['metadata']['deletionTimestamp']}.", fix))
     if seen.paused:
-        fix = f"kubectl platform resume {seen.kind.lower()}/{seen.name}"
+        fix = f"kubectl platform resume {seen.kind.lower()}/{seen.name}{where}"
         facts.append(
             Fact("resource", "A user paused the reconciliation: the operator changes and repairs nothing.", fix)
         )
@@ -54,11 +60,13 @@ def of_resource(database: Database, resource: Obj, seen: Overview, events: Seque
         )
     facts += [Fact("progress", f"Unfinished: {work}.") for work in seen.progress]
     if seen.decision:
-        fix = f"kubectl platform confirm {seen.kind.lower()}/{seen.name}"
+        fix = f"kubectl platform confirm {seen.kind.lower()}/{seen.name}{where}"
         facts.append(Fact("recovery", seen.decision["message"], fix))
     for server in seen.servers:
         if server.message:
-            facts.append(Fact(server.name, f"{server.reason}: {server.message}", f"kubectl platform why {server.name}"))
+            facts.append(
+                Fact(server.name, f"{server.reason}: {server.message}", f"kubectl platform why {server.name}{where}")
+            )
     if changed := _last_change(resource, now):
         facts.append(changed)
     return [*facts, *_events(events, now)]
@@ -74,7 +82,11 @@ def of_pod(pod: Obj, events: Sequence[Obj], now: datetime) -> list[Fact]:
         facts.append(Fact("pod", f"{moved.get('reason')}: {moved.get('message')}"))
     age = duration(since(metadata.get("creationTimestamp"), now))
     facts.append(Fact("pod", f"It was created {age} ago and is {status.get('phase')}. {_scheduled(pod)}"))
-    for container in status.get("containerStatuses") or ():
+    if status.get("reason"):  # such as Evicted
+        facts.append(Fact("pod", f"{status['reason']}: {status.get('message') or ''}".rstrip(": ")))
+    if problem := problem_of(pod).text or restarts(pod).text:
+        facts.append(Fact("pod", f"It does not start: {problem}."))
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         facts += _container(container, now)
     return [*facts, *_events(events, now)]
 
@@ -82,7 +94,7 @@ def of_pod(pod: Obj, events: Sequence[Obj], now: datetime) -> list[Fact]:
 def _ready(database: Database, seen: Overview) -> Fact:
     ready = seen.ready
     state = "is Ready" if ready.normal else "is not Ready" if ready.status == "False" else "has an unknown state"
-    page = f"{database.runbook}#{ready.reason.lower()}" if not ready.normal and ready.seconds is not None else ""
+    page = _page(database, ready.reason) if not ready.normal and ready.seconds is not None else ""
     text = f"{seen.reference} {state} for {duration(ready.seconds)}: {ready.reason}: {ready.message}"
     return Fact(conditions.READY, text, page)
 
@@ -96,8 +108,14 @@ def _others(database: Database, seen: Overview) -> Iterator[Fact]:
         yield Fact(
             condition.type,
             f"{text}{condition.reason}: {condition.message}",
-            f"{database.runbook}#{condition.reason.lower()}",
+            _page(database, condition.reason),
         )
+
+
+def _page(database: Database, reason: str) -> str:
+    """Return the section of the runbook about a reason, which all operators or only this one has."""
+    page = f"docs/{COMMON.page}" if reason in COMMON.reasons else database.runbook
+    return f"{page}#{reason.lower()}"
 
 
 def _scheduled(pod: Obj) -> str:

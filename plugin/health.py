@@ -6,16 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from plugin.databases import SERVERS
+from plugin.databases import SERVERS, Database
 from plugin.overview import duration, since
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pod_problems import problem_of, restarts
+from shared.runtime.shards import lease_of
 
 GOOD, WARNING, BAD, UNKNOWN = "ok", "warning", "error", "unknown"
 
 MAX_SKEW_SECONDS = 30.0
 """Difference of clocks from which times in messages mislead; certificates are issued five minutes in the past."""
+
+MAX_RELEASED_SECONDS = 60.0
+"""Time after which another replica should have acquired a Lease that its holder released."""
 
 MIN_MINOR = 30
 """Oldest supported minor version of Kubernetes (docs/reference/compatibility.md)."""
@@ -75,46 +79,67 @@ def operators(deployments: Sequence[Obj], pods: Sequence[Obj]) -> Iterator[Findi
         deployments: Deployments of operators.
         pods: pods of these Deployments.
     """
-    names = {accessors.label(each, "app.kubernetes.io/name") for each in deployments}
     for database in SERVERS:
-        if not any(database.operator in name for name in names):
+        if not any(is_of(each, database) for each in deployments):
             fix = "docs/how-to/install.md; it may run in a namespace that you may not read"
             yield Finding(f"{database.operator} operator", WARNING, "No Deployment of it was found.", fix)
     for deployment in deployments:
         metadata, status = deployment["metadata"], accessors.status_of(deployment)
         where = f"deployment/{metadata['name']} --namespace {metadata['namespace']}"
-        desired, ready = (deployment.get("spec") or {}).get("replicas", 1), status.get("readyReplicas") or 0
+        desired = _desired(deployment)
+        ready, updated = (status.get(name) or 0 for name in ("readyReplicas", "updatedReplicas"))
         image = ", ".join(each["image"] for each in _containers(deployment))
         check = f"operator {metadata['name']}"
-        problems = [_problem(pod) for pod in pods if _belongs(pod, deployment)]
-        if ready < desired:
-            why = next(filter(None, problems), "")
+        why = next(filter(None, (_problem(pod) for pod in pods if _belongs(pod, deployment))), "")
+        if not desired:
+            text, fix = "It has 0 replicas, so that nothing is reconciled.", f"kubectl scale {where} --replicas 1"
+            yield Finding(check, WARNING, text, fix)
+        elif ready < desired:
             state = BAD if not ready else WARNING
             yield Finding(
                 check, state, f"{ready} of {desired} replicas are ready. {why}".strip(), f"kubectl describe {where}"
             )
+        elif updated < desired or (status.get("replicas") or 0) > updated:
+            text = f"Its rollout of {image} is not complete: earlier pods still run. {why}".strip()
+            yield Finding(check, WARNING, text, f"kubectl rollout status {where}")
         else:
             yield Finding(check, GOOD, f"{ready} of {desired} replicas are ready ({image}).")
 
 
-def leases(found: Iterable[Obj], now: datetime) -> Iterator[Finding]:
-    """Check that a replica of each operator leads: only it changes anything.
+def leases(deployments: Iterable[Obj], found: Iterable[Obj], now: datetime) -> Iterator[Finding]:
+    """Check that a replica of each operator, or of each of its shards, leads: only it changes anything.
+
+    The holder of the Lease of an operator is a replica, or names the number of shards. Leases of shards that no longer
+    exist stay, and mean nothing (docs/how-to/shard-an-operator.md).
 
     Args:
-        found: Leases of operators.
+        found: Leases of the namespaces of the Deployments.
     """
-    for lease in found:
-        spec = lease.get("spec") or {}
-        name, holder = lease["metadata"]["name"], spec.get("holderIdentity")
-        age = since(spec.get("renewTime"), now)
-        check = f"leader of {name}"
-        if not holder or age is None:
-            yield Finding(check, WARNING, "No replica leads.", "read the operator's log: kubectl platform logs")
-        elif age > 4 * int(spec.get("leaseDurationSeconds") or 15):
-            text = f"{holder} renewed its Lease {duration(age)} ago."
-            yield Finding(check, BAD, text, "check the operator's pods and log: nothing is changed without a leader")
-        else:
-            yield Finding(check, GOOD, f"{holder} leads.")
+    specs = {(each["metadata"]["namespace"], each["metadata"]["name"]): each.get("spec") or {} for each in found}
+    running = [each for each in deployments if _desired(each)]
+    for database in SERVERS:
+        for namespace in sorted({each["metadata"]["namespace"] for each in running if is_of(each, database)}):
+            name = f"{database.operator}-operator"
+            count, _, suffix = str(specs.get((namespace, name), {}).get("holderIdentity")).rpartition("-")
+            shards = int(count) if suffix == "shards" and count.isdecimal() else 0
+            for lease in (name, *(lease_of(name, index) for index in range(shards))):
+                yield _leader(f"leader of {lease}", specs.get((namespace, lease), {}), now)
+
+
+def _leader(check: str, spec: Obj, now: datetime) -> Finding:
+    holder, age = spec.get("holderIdentity"), since(spec.get("renewTime"), now)
+    if not holder or age is None:
+        state = BAD if age and age > MAX_RELEASED_SECONDS else WARNING
+        return Finding(check, state, "No replica leads.", "read the operator's log: kubectl platform logs")
+    if age > 4 * int(spec.get("leaseDurationSeconds") or 15):
+        text = f"{holder} renewed its Lease {duration(age)} ago."
+        return Finding(check, BAD, text, "check the operator's pods and log: nothing is changed without a leader")
+    return Finding(check, GOOD, f"{holder} leads.")
+
+
+def is_of(deployment: Obj, database: Database) -> bool:
+    """Whether a Deployment runs the operator of a kind."""
+    return database.operator in accessors.label(deployment, "app.kubernetes.io/name")
 
 
 def webhooks(configurations: Iterable[Obj]) -> Iterator[Finding]:
@@ -126,10 +151,13 @@ def webhooks(configurations: Iterable[Obj]) -> Iterator[Finding]:
     for configuration in configurations:
         name = configuration["metadata"]["name"]
         hooks = configuration.get("webhooks") or ()
-        missing = [hook["name"] for hook in hooks if not (hook.get("clientConfig") or {}).get("caBundle")]
+        missing = [hook for hook in hooks if not (hook.get("clientConfig") or {}).get("caBundle")]
         if missing:
-            text = f"{', '.join(missing)} has no caBundle, so that changes of resources are refused."
-            yield Finding(f"webhook {name}", BAD, text, "the operator sets it: read its log")
+            ignored = all(hook.get("failurePolicy") == "Ignore" for hook in missing)
+            state, effect = (WARNING, "not checked") if ignored else (BAD, "refused")
+            names = ", ".join(hook["name"] for hook in missing)
+            text = f"{names} has no caBundle, so that changes of resources are {effect}."
+            yield Finding(f"webhook {name}", state, text, "the operator sets it: read its log")
         else:
             yield Finding(f"webhook {name}", GOOD, f"{len(hooks)} webhooks have a CA.")
 
@@ -158,6 +186,11 @@ def clock(skew: float | None) -> Finding:
         text = f"This machine's clock is {duration(abs(skew))} {ahead} that of the API server."
         return Finding("time", WARNING, text, "synchronize it: certificates and ages are judged by these clocks")
     return Finding("time", GOOD, "The clocks of this machine and of the API server agree.")
+
+
+def _desired(deployment: Obj) -> int:
+    """Return the desired number of replicas."""
+    return int((deployment.get("spec") or {}).get("replicas", 1))
 
 
 def _containers(deployment: Obj) -> list[Obj]:

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
@@ -16,6 +16,20 @@ from plugin.overview import BAD, GOOD, Condition, Overview, Server, duration
 
 MARKS = {GOOD: ("green", "✓"), BAD: ("red", "✗")}
 """Colour and mark by status of a server."""
+
+_CONTROLS = {
+    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
+}
+
+
+def visible(text: str) -> str:
+    """Return text without what controls a terminal: a message may quote what a client of a database wrote."""
+    return text.translate(_CONTROLS)
+
+
+def escape(text: str) -> str:
+    """Return text that rich prints as it is."""
+    return markup.escape(visible(text))
 
 
 class Output:
@@ -37,7 +51,9 @@ class Output:
 
     def text(self, line: str = "", style: str = "") -> None:
         """Print a line that may contain any characters."""
-        self.console.print(line, style=style or None, markup=False, highlight=False, soft_wrap=not self.is_terminal)
+        self.console.print(
+            visible(line), style=style or None, markup=False, highlight=False, soft_wrap=not self.is_terminal
+        )
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Print a table as kubectl does; the last column may wrap in a terminal, and is whole in a pipe."""
@@ -63,7 +79,9 @@ def row(each: Overview) -> list[str]:
     """Return the row of a resource in a table of many."""
     ready = each.ready
     available = each.condition("Available")
-    reason = ready.reason + ("" if each.observed else " (of an earlier spec)")
+    marks = {"being deleted": each.deleting, "paused": each.paused, "of an earlier spec": not each.observed}
+    states = ", ".join(mark for mark, applies in marks.items() if applies)
+    reason = ready.reason + (f" ({states})" if states else "")
     message = "" if ready.normal else ready.message
     return [
         each.namespace,
@@ -87,6 +105,8 @@ def tree(each: Overview) -> Tree:
     root = Tree("  ".join(filter(None, title)))
     if not each.observed:
         root.add("[yellow]The status describes an earlier spec: the operator has not observed the last change yet.[/]")
+    if each.deleting:
+        root.add("[yellow]It is being deleted.[/]")
     for condition in each.conditions:
         root.add(_line(condition))
     for work in each.progress:

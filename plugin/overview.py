@@ -17,6 +17,7 @@ from shared.kubernetes.ownership import INSTANCE
 from shared.kubernetes.pod_problems import problem_of, restarts
 from shared.status import conditions
 from shared.status.reconciliation_pause import is_paused
+from shared.steps.confirmed_recovery import awaits_confirmation
 
 GOOD, BAD, UNKNOWN = "True", "False", "Unknown"
 """Whether a server serves clients, as in the API."""
@@ -81,6 +82,7 @@ class Overview:
     Attributes:
         observed: whether the status describes the current spec.
         paused: whether a user paused the reconciliation.
+        deleting: whether it is being deleted.
         decision: loss that waits for a confirmation: `token` and `message`; empty if there is none.
         progress: unfinished work, as sentences.
     """
@@ -92,6 +94,7 @@ class Overview:
     version: str
     observed: bool
     paused: bool
+    deleting: bool
     conditions: tuple[Condition, ...]
     progress: tuple[str, ...]
     servers: tuple[Server, ...]
@@ -121,7 +124,7 @@ def overview(database: Database, resource: Obj, pods: Iterable[Obj], now: dateti
         now: the present time.
     """
     status = accessors.status_of(resource)
-    recovery = status.get("recovery")
+    recovery = status["recovery"] if awaits_confirmation(resource) else {}
     return Overview(
         kind=database.kind.name,
         namespace=resource["metadata"].get("namespace", ""),
@@ -130,6 +133,7 @@ def overview(database: Database, resource: Obj, pods: Iterable[Obj], now: dateti
         version=str(status.get("version") or status.get("etcdVersion") or ""),
         observed=accessors.is_current(resource),
         paused=is_paused(resource),
+        deleting="deletionTimestamp" in resource["metadata"],
         conditions=tuple(_conditions(status, now)),
         progress=tuple(_progress(status)),
         servers=tuple(_servers(database, status, {pod["metadata"]["name"]: pod for pod in pods})),

@@ -137,7 +137,7 @@ class Session:
         """
         done = subprocess.run(
             self.kubectl(*arguments, namespace=namespace),
-            input=stdin,
+            input=stdin or "",  # never the input of the user, which kubectl would consume or wait for
             capture_output=True,
             text=True,
             errors="replace",

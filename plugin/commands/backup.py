@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import click
 
 from plugin.commands.base import command, now, only, resources, until
@@ -13,6 +15,15 @@ from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.status import conditions
 
+MAX_NAME_CHARACTERS = 63
+"""Longest name of an EtcdBackup, which is the value of a label."""
+
+
+def name_of(cluster: str, moment: datetime) -> str:
+    """Return the name of a backup of a cluster."""
+    suffix = f"-{moment:%Y%m%d-%H%M%S}"
+    return cluster[: MAX_NAME_CHARACTERS - len(suffix)].rstrip("-.") + suffix
+
 
 def destination(cluster: Obj, claim: str, path: str) -> Obj:
     """Return where a snapshot is stored: the claim that the user names, or else that of the scheduled snapshots.
@@ -20,6 +31,8 @@ def destination(cluster: Obj, claim: str, path: str) -> Obj:
     Raises:
         Problem: there is neither.
     """
+    if path and not claim:
+        raise Problem("--path is a directory in a claim, and no claim is named", "name it with --claim")
     if claim:
         return {"volume": {"claimName": claim, **({"path": path} if path else {})}}
     found: Obj = ((cluster.get("spec") or {}).get("backup") or {}).get("destination") or {}
@@ -50,25 +63,24 @@ async def backup(
     made: Obj = {
         "apiVersion": BACKUP.kind.api_version,
         "kind": BACKUP.kind.name,
-        "metadata": {"name": f"{name[:200]}-{now():%Y%m%d-%H%M%S}", "namespace": session.namespace},
+        "metadata": {"name": name_of(name, now()), "namespace": session.namespace},
         "spec": {"clusterName": name, "destination": destination(cluster, claim, path)},
     }
     await session.kube.create(BACKUP.kind, made)
     backup_name = made["metadata"]["name"]
     output.text(f"created etcdbackup/{backup_name}")
+    where = f"etcdbackup/{backup_name} --namespace {session.namespace}"
 
     async def missing() -> str:
         found = await session.resource(BACKUP, backup_name)
         ready = accessors.condition(found, conditions.READY)
         if accessors.is_true(found, conditions.STALLED) or accessors.status_of(found).get("phase") == "Failed":
-            raise Problem(
-                f"{ready.get('reason')}: {ready.get('message')}", f"kubectl platform why etcdbackup/{backup_name}"
-            )
+            raise Problem(f"{ready.get('reason')}: {ready.get('message')}", f"kubectl platform why {where}")
         if ready.get("status") == "True":
             return ""
         return f"{ready.get('reason') or 'Pending'}: {ready.get('message') or 'the operator has not begun'}"
 
-    await until(missing, timeout, output.text)
+    await until(missing, timeout, output.text, f"it continues; watch it with: kubectl platform status {where}")
     status = accessors.status_of(await session.resource(BACKUP, backup_name))
     output.text(f"{status.get('location')}: {status.get('size')}, revision {status.get('revision')}")
 

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,11 +19,14 @@ from plugin.output import Output
 from plugin.overview import Overview, overview, selector
 from plugin.problem import Problem
 from plugin.session import Session, Target, connected, described
-from shared.kubernetes.errors import KubeError
+from shared.kubernetes.errors import KubeError, Unavailable
 from shared.kubernetes.kinds import EVENT, POD, Obj
+from shared.kubernetes.ownership import ForeignObject, require_part
 
 POLL_SECONDS = 1.0
 """Seconds between two observations while a command waits."""
+
+REPEAT = "repeat the command to continue, or set --timeout"
 
 WIDE = 10_000
 """Width of what is no terminal, in characters: no line is broken there."""
@@ -49,13 +52,16 @@ def command(
             namespace: str, context: str, kubeconfig: str, *, all_namespaces: bool = False, form: str = "", **rest: Any
         ) -> None:
             target = Target(kubeconfig, context, namespace, all_namespaces)
-            output = Output(Console(width=None if sys.stdout.isatty() else WIDE), as_json=form == "json")
+            width = None if sys.stdout.isatty() else WIDE
+            output = Output(Console(width=width, emoji=False), as_json=form == "json")
             try:
                 asyncio.run(_connected(function, target, output, rest))
             except Problem as problem:
                 _exit(problem)
             except KubeError as error:
                 _exit(described(error))
+            except OSError as error:  # such as a file that cannot be written
+                _exit(Problem(str(error)))
             except (click.ClickException, click.exceptions.Exit, click.Abort):
                 raise  # click ends the process
             except Exception as error:  # no traceback at users
@@ -120,13 +126,34 @@ async def pods_of(session: Session, database: Database, resource: Obj) -> list[O
     if not database.component:
         return []
     metadata = resource["metadata"]
-    return await session.objects(POD, metadata["namespace"], selector(database, metadata["name"]))
+    found = await session.objects(POD, metadata["namespace"], selector(database, metadata["name"]))
+    return [pod for pod in found if _is_part(pod, database, resource)]
 
 
-async def events_of(session: Session, namespace: str, names: set[str]) -> list[Obj]:
-    """Return the events about objects of these names."""
-    found = await session.objects(EVENT, namespace)
-    return [event for event in found if (event.get("involvedObject") or {}).get("name") in names]
+def _is_part(pod: Obj, database: Database, resource: Obj) -> bool:
+    """Whether a pod belongs to a resource, by the rule of the operators: a copied manifest has its labels, too."""
+    try:
+        require_part(pod, f"{database.operator}-operator", resource)
+    except ForeignObject:
+        return False
+    return True
+
+
+async def events_of(session: Session, of: Obj, pods: Iterable[Obj]) -> list[Obj]:
+    """Return the events about an object, its workload, and pods, also earlier ones of the same names."""
+    found = await session.objects(EVENT, of["metadata"]["namespace"])
+    names = {pod["metadata"]["name"] for pod in pods}
+    return [event for event in found if concerns(event.get("involvedObject") or {}, of, names)]
+
+
+def concerns(regarding: Obj, of: Obj, pods: Set[str]) -> bool:
+    """Whether an event is about an object, its workload, or a pod; an object of another kind may have the same name."""
+    kind, name, own = regarding.get("kind"), str(regarding.get("name")), of["metadata"]["name"]
+    if kind == POD.name:
+        return name in pods
+    if kind == "ReplicaSet":
+        return name.rpartition("-")[0] == own
+    return regarding.get("uid") == of["metadata"]["uid"] or (kind in ("StatefulSet", "Deployment") and name == own)
 
 
 def now() -> datetime:
@@ -138,26 +165,37 @@ async def pause() -> None:
     await asyncio.sleep(POLL_SECONDS)
 
 
-async def until(attempt: Callable[[], Awaitable[str]], seconds: float, show: Callable[[str], object]) -> None:
+async def until(
+    attempt: Callable[[], Awaitable[str]], seconds: float, show: Callable[[str], object], fix: str = REPEAT
+) -> None:
     """Repeat an attempt until it returns that nothing is missing.
 
     Args:
         attempt: returns what is still missing; empty when it is done.
         seconds: seconds after which it fails.
         show: shows what is missing, when it changes.
+        fix: command that helps if something is still missing.
 
     Raises:
         Problem: something was still missing.
     """
     clock = asyncio.get_running_loop().time
     deadline, last = clock() + seconds, ""
-    while missing := await attempt():
+    while missing := await _tried(attempt):
         if missing != last:
             show(missing)
             last = missing
         if clock() >= deadline:
-            raise Problem(f"after {seconds:.0f} s: {missing}", "repeat the command to continue, or set --timeout")
+            raise Problem(f"after {seconds:.0f} s: {missing}", fix)
         await pause()
+
+
+async def _tried(attempt: Callable[[], Awaitable[str]]) -> str:
+    """Return what is missing: also that the API server cannot answer now, which ends no command that waits."""
+    try:
+        return await attempt()
+    except Unavailable as error:
+        return str(error)
 
 
 def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 (click passes it)

@@ -11,6 +11,7 @@ from plugin.problem import Problem
 from plugin.session import Session
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import Conflict
+from shared.steps.confirmed_recovery import awaits_confirmation
 
 
 @command("confirm", examples=["confirm rediscluster/orders"], has_output=False)
@@ -26,17 +27,22 @@ async def confirm(session: Session, output: Output, words: tuple[str, ...], toke
     resource = await session.resource(database, name)
     recovery = accessors.status_of(resource).get("recovery") or {}
     offered = str(recovery.get("token") or "")
+    where = f"--namespace {session.namespace}"
     reference = f"{database.kind.name} {session.namespace}/{name}"
-    if not offered:
-        raise Problem(f"nothing of {reference} waits for a confirmation", f"kubectl platform status {words[0]}")
+    message = str(recovery.get("message") or "The operator does not report what would be lost.")
+    if not awaits_confirmation(resource):  # confirmed already, or at present unknown
+        why = f" now: {message}" if offered else ""
+        raise Problem(
+            f"nothing of {reference} waits for a confirmation{why}", f"kubectl platform status {words[0]} {where}"
+        )
     output.text(f"{reference}:", style="bold")
-    output.text(str(recovery.get("message") or "The operator does not report what would be lost."))
+    output.text(message)
     if token:
         if token != offered:
             raise Problem(f"the token is '{offered}', not '{token}'", "read the message again: it is another loss")
     elif not output.is_terminal:
         raise Problem(
-            "a confirmation needs a terminal, or --token", f"kubectl platform confirm {words[0]} --token TOKEN"
+            "a confirmation needs a terminal, or --token", f"kubectl platform confirm {words[0]} {where} --token TOKEN"
         )
     elif click.prompt(f"Type {name} to give this data up permanently", default="", show_default=False) != name:
         raise Problem("not confirmed: the name differs", "nothing was changed")
@@ -49,7 +55,7 @@ async def confirm(session: Session, output: Output, words: tuple[str, ...], toke
         raise Problem(
             "the resource has changed while you read", "nothing was confirmed: run the command again"
         ) from None
-    output.text(f"Confirmed {offered}. Watch it with: kubectl platform status {words[0]}")
+    output.text(f"Confirmed {offered}. Watch it with: kubectl platform status {words[0]} {where}")
 
 
 COMMANDS = (confirm,)

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
-import socket
 import subprocess
+import sys
 import tempfile
-import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from threading import Thread
 
 import click
 
-from plugin.access import access_of, redis_cli
+from plugin.access import access_of, once, redis_cli, shell
 from plugin.commands.base import command, only, pods_of, resources, seen
 from plugin.databases import ETCD, MEMCACHED, REDIS, Database, parsed
 from plugin.output import Output
 from plugin.overview import GOOD, Server
 from plugin.problem import Problem
 from plugin.session import Session
-
-PORTS = {ETCD: 2379, MEMCACHED: 11211}
-"""Ports for clients of the databases to which a port is forwarded."""
-
-FORWARD_SECONDS = 15.0
-"""Seconds in which a forwarded port must accept connections."""
 
 
 @command(
@@ -47,11 +43,14 @@ async def connect(session: Session, output: Output, words: tuple[str, ...], pod:
 
     That is redis-cli in the pod, etcdctl on this machine, or a port of memcached on this machine.
 
-    Passwords appear in no command line, and so in no list of processes and in no audit log.
+    The password appears in no command line, and so in no list of processes and in no audit log. A command of -c does.
     """
     database, name = only(parsed(words))
     if database not in (REDIS, ETCD, MEMCACHED):
         raise Problem(f"{database.kind.name} has no servers", "name an EtcdCluster, a RedisCluster or a Memcached")
+    if database == MEMCACHED and given:
+        raise Problem("memcached has no client that could run a command", "leave -c out, and use the forwarded port")
+    command_words = _split(given)
     resource = await session.resource(database, name)
     found = await seen(session, database, resource)
     names = {each["metadata"]["name"] for each in await pods_of(session, database, resource)}
@@ -60,14 +59,27 @@ async def connect(session: Session, output: Output, words: tuple[str, ...], pod:
         raise Problem(
             f"pod {chosen or '(none serves clients)'} is not there", f"pods: {', '.join(sorted(names)) or 'none'}"
         )
-    access = await access_of(session, name)
-    words_of_command = shlex.split(given)
+    access = await access_of(session, database, name)
     if database == REDIS:
-        options = [] if words_of_command or not os.isatty(0) else ["--tty"]
-        arguments = redis_cli(session, chosen, resource, access, words_of_command, *options)
-        _finish(subprocess.run(session.kubectl(*arguments), check=False).returncode)
+        version = next((each.details.get("version") for each in found.servers if each.name == chosen), "")
+        client = redis_cli(access, version or found.version, command_words)
+        _finish(_redis(session, chosen, access, client, has_command=bool(given)))
     else:
-        _forwarded(session, output, database, chosen, access, words_of_command)
+        _forwarded(session, output, database, chosen, access, command_words)
+
+
+def _split(given: str) -> list[str]:
+    try:
+        return shlex.split(given)
+    except ValueError as error:
+        raise Problem(f"-c {given}: {error}", "quote it as for a shell") from None
+
+
+def _redis(session: Session, pod: str, access: Mapping[str, str], client: Sequence[str], *, has_command: bool) -> int:
+    if has_command:
+        arguments, password = once(pod, access, client)
+        return subprocess.run(session.kubectl(*arguments), input=password, text=True, check=False).returncode
+    return shell(session, pod, access, client, *(["--tty"] if sys.stdin.isatty() else ()))
 
 
 def _serving(servers: Sequence[Server]) -> str:
@@ -81,7 +93,10 @@ def _forwarded(
     session: Session, output: Output, database: Database, pod: str, access: Mapping[str, str], given: list[str]
 ) -> None:
     """Forward a port of a pod, and run a client of this machine."""
-    with tempfile.TemporaryDirectory(prefix="platform-") as directory, _port(session, pod, PORTS[database]) as port:
+    with (
+        tempfile.TemporaryDirectory(prefix="platform-") as directory,
+        forwarded(session, pod, access["port"]) as (port, forwarding),
+    ):
         files = {}
         for key in ("ca.crt", "tls.crt", "tls.key"):
             if content := access.get(key):
@@ -90,10 +105,10 @@ def _forwarded(
                 files[key].write_text(content)
         if database == MEMCACHED:
             tls = f" with TLS; trust {files['ca.crt']}" if "ca.crt" in files else ""
-            output.text(f"{pod} is at 127.0.0.1:{port}{tls}. Ctrl-C ends it.")
+            user = f" as {access['username']}" if "username" in access else ""
+            output.text(f"{pod} is at 127.0.0.1:{port}{tls}{user}. Ctrl-C ends it.")
             with contextlib.suppress(KeyboardInterrupt):
-                while True:
-                    time.sleep(60)
+                raise Problem(f"the port of {pod} is no longer forwarded: kubectl ended with {forwarding.wait()}")
             return
         program = shutil.which("etcdctl")
         if program is None:
@@ -101,6 +116,8 @@ def _forwarded(
                 "etcdctl is not on the PATH",
                 "install it: the image of etcd has no shell to which a password could be given",
             )
+        if not given:
+            output.text("In this shell, etcdctl is connected: try `etcdctl endpoint status`. `exit` ends it.")
         _finish(_etcdctl(program, port, access, files, given))
 
 
@@ -118,33 +135,24 @@ def _etcdctl(program: str, port: int, access: Mapping[str, str], files: Mapping[
 
 
 @contextlib.contextmanager
-def _port(session: Session, pod: str, port: int) -> Iterator[int]:
-    """Forward a free port of this machine to a pod.
+def forwarded(session: Session, pod: str, port: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """Forward a free port of this machine, which kubectl chooses, to a pod. Yield it, and the process that forwards.
 
     Raises:
-        Problem: the port does not accept connections.
+        Problem: kubectl does not forward it.
     """
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        local: int = reserved.getsockname()[1]
-    command = session.kubectl("port-forward", f"pod/{pod}", f"{local}:{port}")
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    command = session.kubectl("port-forward", f"pod/{pod}", f":{port}")
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         try:
-            deadline = time.monotonic() + FORWARD_SECONDS
-            while not _accepts(local):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    process.kill()
-                    raise Problem(f"kubectl port-forward failed: {process.communicate()[1].strip()[:500]}")
-                time.sleep(0.1)
-            yield local
+            found = re.match(r"Forwarding from \S+:(\d+) ->", process.stdout.readline())
+            if found is None:
+                raise Problem("kubectl port-forward failed", "its message is above")
+            rest = Thread(target=deque, args=(process.stdout, 0), daemon=True)  # a line for each connection
+            rest.start()
+            yield int(found[1]), process
         finally:
             process.terminate()
-
-
-def _accepts(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
 
 
 def _finish(code: int) -> None:

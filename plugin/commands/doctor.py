@@ -45,8 +45,8 @@ async def doctor(session: Session, output: Output, operator_namespace: str) -> N
     It checks versions, CRDs, operators, leaders, webhooks, storage and time. What you may not read is `unknown`.
     The exit code is 1 if a check found an error.
     """
-    found: list[Finding] = [health.version(await session.raw("/version"))]
-    found += health.kinds({database.kind.name: await _served(session, database.kind) for database in ALL})
+    found = await _checked("Kubernetes", lambda: _version(session))
+    found += await _checked("kinds", lambda: _kinds(session))
     found += await _checked("operators", lambda: _operators(session, operator_namespace))
     found += await _checked("webhooks", lambda: _webhooks(session))
     found += await _checked("storage", lambda: _storage(session))
@@ -69,8 +69,18 @@ async def _checked(name: str, check: Callable[[], Awaitable[Iterable[Finding]]])
     try:
         return list(await check())
     except Forbidden as error:
-        fix = "request the right from the administrator of the cluster"
+        fix = (
+            "request the right from the administrator of the cluster; one namespace is enough with --operator-namespace"
+        )
         return [Finding(name, UNKNOWN, f"You may not read this: {error}", fix)]
+
+
+async def _version(session: Session) -> list[Finding]:
+    return [health.version(await session.raw("/version"))]
+
+
+async def _kinds(session: Session) -> list[Finding]:
+    return list(health.kinds({database.kind.name: await _served(session, database.kind) for database in ALL}))
 
 
 async def _served(session: Session, kind: Kind) -> bool:
@@ -84,15 +94,8 @@ async def _operators(session: Session, namespace: str) -> list[Finding]:
     running = await deployments(session, namespace)
     namespaces = sorted({each["metadata"]["namespace"] for each in running})
     pods = [pod for found in namespaces for pod in await session.objects(POD, found, OPERATORS)]
-    names = {each["metadata"]["name"] for each in running}
     leases = [lease for found in namespaces for lease in await session.objects(LEASE, found)]
-    of_operators = [each for each in leases if _of_operator(each, names)]
-    return [*health.operators(running, pods), *health.leases(of_operators, now())]
-
-
-def _of_operator(lease: Obj, deployments: set[str]) -> bool:
-    holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
-    return any(holder.startswith(name) for name in deployments)
+    return [*health.operators(running, pods), *health.leases(running, leases, now())]
 
 
 async def _webhooks(session: Session) -> list[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from plugin.access import access_of, redis_cli
+from plugin.access import access_of, once, redis_cli
 from plugin.commands.base import command, only, resources, seen, until
 from plugin.databases import REDIS, parsed
 from plugin.output import Output
@@ -22,16 +22,20 @@ async def failover(session: Session, output: Output, words: tuple[str, ...], cho
     """Let a replica take over from its primary.
 
     The failover is coordinated (CLUSTER FAILOVER): the primary stops accepting writes for some milliseconds, until the
-    replica has all of them. If the primary does not answer, nothing happens. The operator may move the role again, if
+    replica has all of them. If the primary does not answer, nothing happens; if the replica does not catch up within
+    five seconds, the primary continues. The operator may move the role again, if
     fewer primaries share a host or zone afterwards.
     """
     database, name = only(parsed(words))
     if database != REDIS:
         raise Problem(f"{database.kind.name} has no replicas that a user promotes", "name a RedisCluster")
     resource = await session.resource(database, name)
-    server = replica(await seen(session, database, resource), chosen)
-    access = await access_of(session, name)
-    answer = session.run(*redis_cli(session, server.name, resource, access, ["cluster", "failover"])).strip()
+    found = await seen(session, database, resource)
+    server = replica(found, chosen)
+    access = await access_of(session, database, name)
+    client = redis_cli(access, server.details.get("version") or found.version, ["cluster", "failover"])
+    arguments, password = once(server.name, access, client)
+    answer = session.run(*arguments, stdin=password).strip()
     if answer != "OK":
         raise Problem(f"{server.name} refused the failover: {answer}", f"kubectl platform why {words[0]}")
 
@@ -39,7 +43,8 @@ async def failover(session: Session, output: Output, words: tuple[str, ...], cho
         found = await session.resource(database, name)
         return "" if _is_primary(found, server.name) else f"waiting until {server.name} is reported as a primary"
 
-    await until(missing, timeout, output.text)
+    fix = f"kubectl platform status {words[0]} --namespace {session.namespace} shows the roles"
+    await until(missing, timeout, output.text, fix)
     output.text(f"{server.name} is the primary of {server.group}.")
 
 

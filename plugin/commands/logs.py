@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Iterator
 
@@ -10,13 +11,19 @@ import click
 
 from plugin.commands.base import command, only, resources
 from plugin.databases import Database, parsed
+from plugin.health import is_of
 from plugin.output import Output
 from plugin.problem import Problem
 from plugin.session import Session
+from shared.kubernetes import accessors
 from shared.kubernetes.kinds import DEPLOYMENT, Obj
+from shared.kubernetes.ownership import NAME
 
 OPERATORS = "app.kubernetes.io/component=operator,app.kubernetes.io/part-of=platform"
 """Label selector of the Deployments of operators, and of their pods."""
+
+MAX_FOLLOWED = "50"
+"""Pods that kubectl follows at once; its default of 5 refuses an operator with many shards."""
 
 
 def about(lines: Iterable[str], reference: str) -> Iterator[str]:
@@ -26,25 +33,20 @@ def about(lines: Iterable[str], reference: str) -> Iterator[str]:
         lines: lines of the operator, in JSON or as text.
         reference: namespace and name, as `default/orders`.
     """
+    named = re.compile(rf"(?<![\w./-]){re.escape(reference)}(?![\w/-]|\.\w)")  # and none whose name only begins like it
     for line in lines:
         try:
             record = json.loads(line)  # noqa: TID251 (the operator's own lines; a deep one is no record)
         except (ValueError, RecursionError):
             record = None
         message = str(record.get("message")) if isinstance(record, dict) else line
-        if not _names(message, reference):
+        if not named.search(message):
             continue
         if isinstance(record, dict):
             yield f"{record.get('time')} {str(record.get('level')).upper():<7} {message}"
+            yield from str(record.get("exception") or "").splitlines()
         else:
             yield line.rstrip("\n")
-
-
-def _names(message: str, reference: str) -> bool:
-    """Whether a message names a resource, and not one whose name only begins in the same way."""
-    before, found, after = message.partition(reference)
-    ends = not after or not (after[0].isalnum() or after[0] in "-./")
-    return bool(found) and ends and not (before and (before[-1].isalnum() or before[-1] in "-./"))
 
 
 async def deployments(session: Session, namespace: str) -> list[Obj]:
@@ -54,6 +56,20 @@ async def deployments(session: Session, namespace: str) -> list[Obj]:
         namespace: where they are; empty to look in all namespaces.
     """
     return await session.objects(DEPLOYMENT, namespace or None, OPERATORS)
+
+
+async def sources(session: Session, database: Database, namespace: str) -> list[tuple[str, str]]:
+    """Return where the operator of a kind logs: namespaces and label selectors of its pods, one for each release.
+
+    Raises:
+        Problem: there is none.
+    """
+    found = [each for each in await deployments(session, namespace) if is_of(each, database)]
+    if not found:
+        fix = "name its namespace with --operator-namespace"
+        raise Problem(f"no Deployment of the {database.operator} operator was found", fix)
+    names = {(each["metadata"]["namespace"], accessors.label(each, NAME)) for each in found}
+    return [(where, f"{OPERATORS},{NAME}={name}") for where, name in sorted(names)]
 
 
 @command("logs", examples=["logs rediscluster/orders --since 1h"], has_output=False)
@@ -66,29 +82,23 @@ async def logs(
 ) -> None:
     """Show what the operator logged of a resource."""
     database, name = only(parsed(words))
-    found = [each for each in await deployments(session, operator_namespace) if _is_of(each, database)]
-    if not found:
-        fix = "name its namespace with --operator-namespace"
-        raise Problem(f"no Deployment of the {database.operator} operator was found", fix)
-    metadata = found[0]["metadata"]
-    labels = f"{OPERATORS},app.kubernetes.io/name={metadata['labels']['app.kubernetes.io/name']}"
-    arguments = ["logs", "--selector", labels, "--tail", "-1", "--since", since, *(["--follow"] if follow else ())]
-    command = session.kubectl(*arguments, namespace=metadata["namespace"])
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
-        assert process.stdout is not None
-        lines = about(process.stdout, f"{session.namespace}/{name}")
-        shown = 0
-        for line in lines:
-            output.text(line)
-            shown += 1
-    if process.returncode:
-        raise Problem("kubectl logs failed", "its message is above")
+    found = await sources(session, database, operator_namespace)
+    if follow and len(found) > 1:
+        where = ", ".join(namespace for namespace, _ in found)
+        raise Problem(f"several {database.operator} operators run: {where}", "choose with --operator-namespace")
+    options = ["--tail", "-1", "--since", since, *(["--follow", "--max-log-requests", MAX_FOLLOWED] if follow else ())]
+    shown = 0
+    for namespace, labels in found:
+        command = session.kubectl("logs", "--selector", labels, *options, namespace=namespace)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
+            assert process.stdout is not None
+            for line in about(process.stdout, f"{session.namespace}/{name}"):
+                output.text(line)
+                shown += 1
+        if process.returncode:
+            raise Problem("kubectl logs failed", "its message is above")
     if not shown:
         output.text(f"The operator logged nothing about {session.namespace}/{name} in the last {since}.")
-
-
-def _is_of(deployment: Obj, database: Database) -> bool:
-    return database.operator in str(deployment["metadata"].get("labels", {}).get("app.kubernetes.io/name"))
 
 
 COMMANDS = (logs,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plugin.commands.base import command, resources
-from plugin.databases import parsed
+from plugin.databases import Database, parsed
 from plugin.output import Output
 from plugin.session import Session
 from shared.status.reconciliation_pause import NOTICE, PAUSE
@@ -16,26 +16,26 @@ async def pause(session: Session, output: Output, words: tuple[str, ...]) -> Non
 
     The operator observes it, and changes and repairs nothing.
     """
-    await _set(session, words, "true")
     for database, name in parsed(words):
+        await _set(session, database, name, "true")
         output.text(f"{database.kind.name} {session.namespace}/{name}: {NOTICE}")
-        output.text(f"Resume with: kubectl platform resume {database.kind.name.lower()}/{name}")
+        where = f"{database.kind.name.lower()}/{name} --namespace {session.namespace}"
+        output.text(f"Resume with: kubectl platform resume {where}")
 
 
 @command("resume", examples=["resume rediscluster/orders"], has_output=False)
 @resources()
 async def resume(session: Session, output: Output, words: tuple[str, ...]) -> None:
     """End the pause of a resource."""
-    await _set(session, words, None)
     for database, name in parsed(words):
+        await _set(session, database, name, None)
         output.text(f"{database.kind.name} {session.namespace}/{name}: the operator continues.")
 
 
-async def _set(session: Session, words: tuple[str, ...], value: str | None) -> None:
-    for database, name in parsed(words):
-        await session.resource(database, name)
-        patch = {"metadata": {"annotations": {PAUSE: value}}}
-        await session.kube.merge(database.kind, session.namespace, name, patch)
+async def _set(session: Session, database: Database, name: str, value: str | None) -> None:
+    uid = (await session.resource(database, name))["metadata"]["uid"]
+    patch = {"metadata": {"uid": uid, "annotations": {PAUSE: value}}}
+    await session.kube.merge(database.kind, session.namespace, name, patch)
 
 
 COMMANDS = (pause, resume)

@@ -14,8 +14,8 @@ import click
 
 from plugin import diagnosis
 from plugin.commands.base import command, events_of, now, only, pods_of, resources
-from plugin.commands.logs import OPERATORS, about, deployments
-from plugin.databases import parsed
+from plugin.commands.logs import about, sources
+from plugin.databases import Database, parsed
 from plugin.output import Output
 from plugin.overview import overview
 from plugin.problem import Problem
@@ -52,11 +52,16 @@ def redacted(found: Any) -> Any:
 
 
 def _redacted(key: str, value: Any) -> Any:
-    if key == "kubectl.kubernetes.io/last-applied-configuration":
-        return REDACTED
+    if key == "annotations" and isinstance(value, dict):
+        return {name: REDACTED if _is_copy(name, str(text)) else text for name, text in value.items()}
     if key == "env" and isinstance(value, list):
         return [{**each, "value": REDACTED} if isinstance(each, dict) and "value" in each else each for each in value]
     return redacted(value)
+
+
+def _is_copy(annotation: str, text: str) -> bool:
+    """Whether an annotation has a manifest, as kubectl, kapp and others keep the one that they applied."""
+    return annotation.endswith("last-applied-configuration") or text.lstrip().startswith("{")
 
 
 @command("report", examples=["report rediscluster/orders"], has_output=False)
@@ -76,7 +81,7 @@ async def report(
     database, name = only(parsed(words))
     resource = await session.resource(database, name)
     pods = await pods_of(session, database, resource)
-    events = await events_of(session, session.namespace, {name, *(pod["metadata"]["name"] for pod in pods)})
+    events = await events_of(session, resource, pods)
     seen = overview(database, resource, pods, now())
     facts = diagnosis.of_resource(database, resource, seen, events, now())
     files: dict[str, str] = {
@@ -92,19 +97,18 @@ async def report(
             files[f"{kind.plural}.json"] = _json(await session.objects(kind, session.namespace, labels))
         except Forbidden as error:
             files[f"{kind.plural}.txt"] = f"not allowed: {error}\n"
-    files["operator.log"] = await _log(session, name, operator_namespace, since)
+    files["operator.log"] = await _log(session, database, name, operator_namespace, since)
     target = Path(path or f"{name}-report.tar.gz")
-    _pack(target, name, files)
+    pack(target, name, files)
     output.text(f"{target}: {len(files)} files, {target.stat().st_size} bytes. Read it before you send it on.")
 
 
-async def _log(session: Session, name: str, namespace: str, since: str) -> str:
+async def _log(session: Session, database: Database, name: str, namespace: str, since: str) -> str:
     """Return the operator's lines about a resource; why there are none, if they cannot be read."""
     try:
-        namespaces = {each["metadata"]["namespace"] for each in await deployments(session, namespace)}
         texts = [
-            session.run("logs", "--selector", OPERATORS, "--tail", "-1", "--since", since, namespace=found)
-            for found in sorted(namespaces)
+            session.run("logs", "--selector", labels, "--tail", "-1", "--since", since, namespace=found)
+            for found, labels in await sources(session, database, namespace)
         ]
     except (Forbidden, Problem) as error:
         return f"cannot read the operator's log: {error}\n"
@@ -115,9 +119,11 @@ def _json(value: Obj | list[Obj]) -> str:
     return json.dumps(redacted(value), indent=1, ensure_ascii=False) + "\n"
 
 
-def _pack(target: Path, name: str, files: Mapping[str, str]) -> None:
+def pack(target: Path, name: str, files: Mapping[str, str]) -> None:
     """Write the files as a compressed archive, which only this user may read."""
     target.touch(mode=0o600)
+    if target.is_file():  # a present one keeps its mode otherwise
+        target.chmod(0o600)
     with tarfile.open(target, "w:gz") as archive:
         for file, content in files.items():
             data = content.encode()

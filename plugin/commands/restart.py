@@ -11,8 +11,10 @@ from plugin.output import Output
 from plugin.overview import GOOD, Server
 from plugin.problem import Problem
 from plugin.session import Session
-from shared.kubernetes.errors import NotEvictable, NotFound
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes import accessors
+from shared.kubernetes.errors import Conflict, NotEvictable, NotFound
+from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.ownership import controller_of
 from shared.status import conditions
 
 LAST = ("primary", "leader")
@@ -38,12 +40,14 @@ async def restart(
 
     Each waits until the resource is Ready again.
 
-    Pods are evicted, so that the disruption budget holds, and a primary or leader hands over first. If it is
-    interrupted, nothing is left behind: run it again with the pods that are left.
+    Pods are evicted, so that the disruption budget holds, and a primary or leader hands over first. It waits while the
+    resource is not Ready, and refuses a paused one, because its operator hands nothing over. If it is interrupted,
+    nothing is left behind: run it again with the pods that are left.
     """
     database, name = only(parsed(words))
     resource = await session.resource(database, name)
-    pods = {pod["metadata"]["name"]: pod for pod in await pods_of(session, database, resource)}
+    found = [pod for pod in await pods_of(session, database, resource) if controller_of(pod)]  # it replaces the pod
+    pods = {pod["metadata"]["name"]: pod for pod in found}
     order = [pod for pod in ordered((await seen(session, database, resource)).servers) if pod in pods]
     if unknown := [pod for pod in chosen if pod not in pods]:
         raise Problem(f"{', '.join(unknown)} is no pod of {database.kind.name} {name}", f"its pods: {', '.join(order)}")
@@ -52,7 +56,8 @@ async def restart(
         raise Problem(f"{database.kind.name} {name} has no pods", f"kubectl platform why {words[0]}")
     lost = " Each server loses its items." if database == MEMCACHED else ""
     if not yes:
-        click.confirm(f"Restart {', '.join(order)}, one after the other?{lost}", abort=True)
+        reference = f"{database.kind.name} {session.namespace}/{name}"
+        click.confirm(f"Restart {', '.join(order)} of {reference}, one after the other?{lost}", abort=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=output.console, disable=not output.is_terminal) as progress:
         task = progress.add_task("", total=len(order))
@@ -71,8 +76,8 @@ async def _restart(session: Session, output: Output, database: Database, name: s
             await session.kube.evict(session.namespace, pod_name, uid=uid)
         except NotEvictable as error:
             return f"waiting until the disruption budget allows the eviction of {pod_name}: {error}"
-        except NotFound:  # it has ended in another way: it restarts as requested
-            return ""
+        except (NotFound, Conflict):  # it has ended in another way, and restarts as requested, unless it is still there
+            return f"{pod_name} changes" if await _uid(session, pod_name) == uid else ""
         return ""
 
     output.text(f"evicting {pod_name}")
@@ -81,19 +86,38 @@ async def _restart(session: Session, output: Output, database: Database, name: s
     await until(lambda: _missing(session, database, name, uid), timeout, output.text)
 
 
+async def _uid(session: Session, pod: str) -> str:
+    """Return the UID of a pod; empty if there is none."""
+    try:
+        found = await session.kube.get(POD, session.namespace, pod)
+    except NotFound:
+        return ""
+    return str(found["metadata"]["uid"])
+
+
 async def _missing(session: Session, database: Database, name: str, ended: str) -> str:
     """Return why the next pod cannot restart yet; empty if it can.
 
     Args:
         ended: UID of the pod that must have been replaced; empty for none.
+
+    Raises:
+        Problem: the operator does not hand over, because the resource is paused or being deleted.
     """
     resource = await session.resource(database, name)
     pods = await pods_of(session, database, resource)
     if left := [pod["metadata"]["name"] for pod in pods if pod["metadata"]["uid"] == ended]:
         return f"waiting for the end of {left[0]}"
     found = await seen(session, database, resource)
-    if waiting := [server.name for server in found.servers if server.status != GOOD]:
-        return f"waiting for {', '.join(waiting)}"
+    if found.paused:
+        fix = f"kubectl platform resume {database.kind.name.lower()}/{name} --namespace {session.namespace}"
+        raise Problem(f"{found.reference} is paused, so that no primary or leader hands over", fix)
+    if found.deleting:
+        raise Problem(f"{found.reference} is being deleted")
+    waiting = [server.name for server in found.servers if server.status != GOOD]
+    waiting += [pod["metadata"]["name"] for pod in pods if not accessors.is_true(pod, "Ready")]  # newer than the status
+    if waiting:
+        return f"waiting for {', '.join(dict.fromkeys(waiting))}"
     available = found.condition(conditions.AVAILABLE)
     if not found.observed or not found.ready.normal or (available and not available.normal):
         return f"waiting until {found.reference} is Ready: {found.ready.reason}: {found.ready.message}"

@@ -7,6 +7,7 @@ from plugin.commands.base import command, resources, seen
 from plugin.databases import SERVERS, parsed
 from plugin.output import COLUMNS, Output, row, tree
 from plugin.overview import overview, urgent
+from plugin.problem import Problem
 from plugin.session import Session
 
 
@@ -19,6 +20,8 @@ from plugin.session import Session
 async def status(session: Session, output: Output, words: tuple[str, ...]) -> None:
     """Show resources, their conditions and servers."""
     named = parsed(words)
+    if named and session.target.all_namespaces:
+        raise Problem("a resource is named, and all namespaces are chosen", "choose one with --namespace")
     if not named:
         listed = [overview(kind, each, (), base.now()) for kind, each in await session.resources(SERVERS)]
         found = urgent(listed)

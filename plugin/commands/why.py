@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from plugin import diagnosis
 from plugin.commands.base import command, events_of, now, only, pods_of, resources
-from plugin.databases import ALL, parsed
+from plugin.databases import SERVERS, parsed
 from plugin.diagnosis import Fact
 from plugin.output import Output
 from plugin.overview import overview
 from plugin.problem import Problem
 from plugin.session import Session
+from shared.kubernetes import accessors
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import POD
-from shared.kubernetes.ownership import INSTANCE, MANAGED_BY
+from shared.kubernetes.ownership import COMPONENT, INSTANCE, NAME
 
 
 @command("why", examples=["why rediscluster/orders", "why orders-3"])
@@ -37,8 +40,7 @@ async def _of_resource(session: Session, words: tuple[str, ...]) -> list[Fact]:
     database, name = only(parsed(words))
     resource = await session.resource(database, name)
     pods = await pods_of(session, database, resource)
-    names = {name, *(pod["metadata"]["name"] for pod in pods)}
-    events = await events_of(session, session.namespace, names)
+    events = await events_of(session, resource, pods)
     found = overview(database, resource, pods, now())
     return diagnosis.of_resource(database, resource, found, events, now())
 
@@ -49,11 +51,11 @@ async def _of_pod(session: Session, name: str) -> list[Fact]:
     except NotFound:
         fix = "name a pod, or a resource as KIND/NAME"
         raise Problem(f"pod {session.namespace}/{name} does not exist", fix) from None
-    facts = diagnosis.of_pod(pod, await events_of(session, session.namespace, {name}), now())
-    labels = pod["metadata"].get("labels") or {}
-    for database in ALL:
-        if labels.get(MANAGED_BY) == f"{database.operator}-operator" and database.component:
-            facts += await _of_resource(session, (f"{database.kind.name}/{labels.get(INSTANCE)}",))
+    facts = diagnosis.of_pod(pod, await events_of(session, pod, [pod]), now())
+    for database in SERVERS:
+        if accessors.label(pod, NAME) == database.operator and accessors.label(pod, COMPONENT) == database.component:
+            with contextlib.suppress(Problem):  # the resource is deleted already
+                facts += await _of_resource(session, (f"{database.kind.name}/{accessors.label(pod, INSTANCE)}",))
     return facts
 
 

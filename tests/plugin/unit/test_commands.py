@@ -14,6 +14,7 @@ from plugin import access
 from plugin.cli import complete
 from plugin.databases import ALL, SERVERS
 from shared.kubernetes import accessors
+from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import POD
 from shared.status.reconciliation_pause import PAUSE
 from tests.harness.scenario import ScenarioStep, later
@@ -144,6 +145,14 @@ def test_confirmation_with_the_token_recovers_the_cluster(lost: Terminal) -> Non
     assert accessors.is_true(lost.play.stage.find()[0], "Ready")
 
 
+def test_loss_is_confirmed_once(lost: Terminal) -> None:
+    token = redis.agreed(lost.play.stage)
+    lost.text(f"confirm rediscluster/cache --token {token}")
+    result = lost.run(f"confirm rediscluster/cache --token {token}")
+    assert result.exit_code == 1
+    assert "nothing of RedisCluster default/cache waits for a confirmation now" in result.output
+
+
 def test_confirmation_of_a_resource_that_changed_meanwhile_is_refused(lost: Terminal) -> None:
     """The loss that was shown may have ended: the consent is for what the user read."""
     token = lost.play.stage.find()[0]["status"]["recovery"]["token"]
@@ -200,7 +209,9 @@ def test_restart_of_one_pod_leaves_the_others(orders: Terminal) -> None:
 
 
 def test_restart_needs_a_confirmation(orders: Terminal) -> None:
-    assert orders.run("restart rediscluster/cache", stdin="n\n").exit_code == 1
+    result = orders.run("restart rediscluster/cache", stdin="n\n")
+    assert result.exit_code == 1
+    assert "of RedisCluster default/cache, one after the other?" in result.output
     assert not orders.transport.requests
 
 
@@ -210,6 +221,68 @@ def test_restart_ends_nothing_while_the_resource_is_not_ready(lost: Terminal) ->
     assert result.exit_code == 1
     assert "after 0 s: waiting for the former cache-0" in result.output
     assert not lost.transport.requests
+
+
+def test_restart_of_a_paused_resource_is_refused(orders: Terminal) -> None:
+    """The operator would hand no primary over."""
+    orders.text("pause rediscluster/cache")
+    orders.do(later(60))
+    orders.transport.requests.clear()
+    result = orders.run("restart rediscluster/cache --yes")
+    assert result.exit_code == 1
+    assert "RedisCluster default/cache is paused" in result.output
+    assert not orders.transport.requests
+
+
+def test_pod_that_another_client_replaced_restarts_once(orders: Terminal) -> None:
+    """A drain or a rolling update was faster: the pod has restarted as the user requested."""
+    replaced = False
+
+    async def continues() -> None:
+        nonlocal replaced
+        if not replaced and orders.transport.requests:  # after the first eviction
+            stage, evicted = orders.play.stage, orders.transport.requests[0].path.split("/")[-2]
+            others = {"cache-4", "cache-5"} - {evicted}
+            stage.user_client.delete(POD, stage.namespace, max(others), gracePeriodSeconds=0)
+            replaced = True
+        await orders.play.wait(1)
+
+    orders.transport.between = continues
+    result = orders.run("restart rediscluster/cache --yes --pod cache-4 --pod cache-5")
+    assert result.exit_code == 0, result.output
+    assert replaced
+
+
+def test_pod_with_copied_labels_is_no_server(orders: Terminal) -> None:
+    """A pod of another workload, or for debugging, may have the labels of a server."""
+    stage = orders.play.stage
+    copied = stage.find(POD)[0]
+    for name, owners in {"debug": [], "foreign": [{**copied["metadata"]["ownerReferences"][0], "name": "x"}]}.items():
+        metadata = {"name": name, "namespace": stage.namespace, "labels": copied["metadata"]["labels"]}
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | {"ownerReferences": owners}}
+        stage.user_client.create(POD, made | {"spec": copied["spec"]})
+    assert "foreign" not in orders.text("status rediscluster/cache")
+    for name in ("debug", "foreign"):
+        assert (
+            f"{name} is no pod of RedisCluster cache"
+            in orders.run(f"restart rediscluster/cache --yes --pod {name}").output
+        )
+
+
+def test_command_that_waits_survives_an_outage_of_the_api_server(orders: Terminal) -> None:
+    failures = 2
+
+    async def fails() -> None:
+        nonlocal failures
+        await orders.play.wait(1)
+        if orders.transport.requests and failures:
+            failures -= 1
+            raise Unavailable("the API server does not answer")
+
+    orders.transport.between = fails
+    result = orders.run("restart rediscluster/cache --yes --pod cache-4")
+    assert result.exit_code == 0, result.output
+    assert "the API server does not answer" in result.output
 
 
 def test_backup_is_created_where_the_scheduled_ones_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,6 +326,9 @@ def test_names_are_completed_in_a_shell(
         ("why none", "pod default/none does not exist"),
         ("confirm rediscluster/a etcd/b", "2 resources are named"),
         ("connect etcdbackup/a", "has no servers"),
+        ("connect memcached/cache -c stats", "memcached has no client"),
+        ("connect rediscluster/cache -c 'get", "No closing quotation"),
+        ("status -A rediscluster/cache", "all namespaces are chosen"),
         ("backup rediscluster/cache", "RedisCluster has no backups yet"),
     ],
 )
