@@ -64,8 +64,8 @@ def hold(seen: Assessment) -> Hold | None:
     if refused := _refusal(seen, cluster):
         return Hold(refused, refused=True)
     if target.series < cluster.series:
-        why = objection(resource, seen, partial(_is_healthy_voter, seen)) or "it is not enabled in etcd yet"
-        return Hold(f"A downgrade to {target} needs all members: {why}. {_LATER}")
+        why = objection(resource, seen, partial(_may_downgrade, seen, cluster)) or "it is not enabled in etcd yet"
+        return Hold(f"A downgrade to {target} needs all members with {dotted(cluster.series)}: {why}. {_LATER}")
     if target.series == running.series:  # decided before, with evidence about every member
         return None
     if target.series > cluster.series:
@@ -189,14 +189,17 @@ def refuse_unsafe_upgrade(seen: Assessment) -> Step:
 def change_downgrade(seen: Assessment) -> Step:
     """Enable etcd's downgrade to the series of the spec, or cancel one to another series.
 
-    etcd checks the versions of all members for it. Members that are down, or a learner, would prevent that.
+    etcd compares the target with the version of the cluster only. A member that still runs a later series, because a
+    user did not wait for the end of the downgrade before, could not start again two series below.
     """
     cluster, target, enabled = _cluster_version(seen), seen.resource.version, seen.downgrade_target
     if cluster is None:
         return PASS
-    if enabled and Version.parse(enabled).series != target.series:
-        below = dotted(Version.parse(enabled).series)
-        message = f"spec.version is {target}: cancelling the downgrade of the cluster to {below}."
+    if enabled and (below := Version.parse(enabled).series) != target.series:
+        running = running_version(seen)
+        if running is not None and target.series < below == running.series:
+            return PASS  # pods start as that series already, and their data must not be converted back: it ends first
+        message = f"spec.version is {target}: cancelling the downgrade of the cluster to {dotted(below)}."
         return Step.wait(DOWNGRADING, message, CancelDowngrade(seen.endpoints, seen.secrets.access))
     if target.series >= cluster.series or _refusal(seen, cluster):
         return PASS
@@ -204,7 +207,7 @@ def change_downgrade(seen: Assessment) -> Step:
     if enabled:
         message = f"{change}: waiting until the cluster runs as {dotted(target.series)}."
         return Step.wait(DOWNGRADING, message, requeue=MEMBERSHIP_POLL_SECONDS)
-    if objection(seen.resource, seen, partial(_is_healthy_voter, seen)):  # `hold` reports it
+    if objection(seen.resource, seen, partial(_may_downgrade, seen, cluster)):  # `hold` reports it
         return PASS
     call = EnableDowngrade(seen.endpoints, seen.secrets.access, dotted(target.series))
     return Step.wait(DOWNGRADING, f"{change}: enabling it in etcd.", call, requeue=MEMBERSHIP_POLL_SECONDS)
@@ -216,6 +219,15 @@ def may_start(seen: Assessment, instance: Instance) -> Finding:
     return (
         GOOD if running is None or not begun(seen.resource, seen) else readable(seen.resource, instance, running.series)
     )
+
+
+def _may_downgrade(seen: Observed, cluster: Version, instance: Instance) -> Finding:
+    """Return whether a member is a healthy voter that runs the series of the cluster."""
+    found = _is_healthy_voter(seen, instance)
+    if found is not GOOD or instance.status is None:
+        return found
+    version = Version.parse(instance.status.version)
+    return GOOD if version.series == cluster.series else bad(f"runs {version}")
 
 
 def _is_healthy_voter(seen: Observed, instance: Instance) -> Finding:

@@ -78,6 +78,23 @@ def test_downgrade_is_cancelled_when_the_spec_changes_back() -> None:
     assert image(plan(resource, found)) == RUNS, "the pod that does not start is of a version that 3.6 can follow"
 
 
+def test_downgrade_is_not_enabled_while_a_member_runs_a_later_series_than_the_cluster() -> None:
+    """A user did not wait for the end of a downgrade from 3.7; etcd itself would enable the next one."""
+    later = replace(LATER, version="3.7.0")
+    resource, found = world(LATER, later, LATER)
+    assert "enable the downgrade to 3.5" not in acts(plan(resource, found).actions)
+    assert "demo-1 runs 3.7.0" in str(hold(assess(resource, found)))
+
+
+def test_downgrade_that_pods_start_with_is_not_cancelled_for_an_earlier_version() -> None:
+    """The data would be converted back, and 3.6 could not read it."""
+    begun = At(version="3.7.0", storage="3.6.0", downgrade="3.6.0")
+    resource, found = world(begun, begun, begun, version="3.5.26")
+    assert "cancel the downgrade" not in acts(plan(resource, found).actions)
+    resource, found = world(begun, begun, begun, version="3.5.26", image="example.com/etcd:v3.7.0")
+    assert acts(plan(resource, found).actions) == ["cancel the downgrade"], "no pod starts as 3.6"
+
+
 def test_no_member_is_added_during_a_downgrade() -> None:
     resource, found = world(CONVERTED, CONVERTED, ABSENT, runs_as="3.5.0", image=WANTS)
     made = plan(resource, found)
