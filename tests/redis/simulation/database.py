@@ -338,13 +338,15 @@ class FakeRedis:
             self.disks = {uid: other for uid, other in self.disks.items() if other is not node}
 
     def discard(self, slots: int) -> None:
-        """Destroy the disks with keys of some slots on which no server runs."""
+        """Destroy the keys of some slots on the disks on which no server runs, and those disks that have no others."""
         used = {id(process.node) for process in self.running}
-        self.disks = {
-            uid: node
-            for uid, node in self.disks.items()
-            if id(node) in used or not any(slots >> slot_of(key) & 1 for key in node.keys)
-        }
+        for uid, node in list(self.disks.items()):
+            if id(node) in used or not any(slots >> slot_of(key) & 1 for key in node.keys):
+                continue
+            node.keys = {key: entry for key, entry in node.keys.items() if not slots >> slot_of(key) & 1}
+            node.saved = {key: entry for key, entry in node.saved.items() if not slots >> slot_of(key) & 1}
+            if not node.keys:
+                del self.disks[uid]
 
     def unmount(self, pod: str, *, mounts: bool = False) -> None:
         """Let a node that does not run find the directory below its mount point, or its volume again (`mounts`)."""
