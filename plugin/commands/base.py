@@ -148,12 +148,13 @@ async def events_of(session: Session, of: Obj, pods: Iterable[Obj]) -> list[Obj]
 
 def concerns(regarding: Obj, of: Obj, pods: Set[str]) -> bool:
     """Whether an event is about an object, its workload, or a pod; an object of another kind may have the same name."""
-    kind, name, own = regarding.get("kind"), str(regarding.get("name")), of["metadata"]["name"]
+    kind, name, own = regarding.get("kind"), str(regarding.get("name")), str(of["metadata"]["name"])
     if kind == POD.name:
         return name in pods
     if kind == "ReplicaSet":
         return name.rpartition("-")[0] == own
-    return regarding.get("uid") == of["metadata"]["uid"] or (kind in ("StatefulSet", "Deployment") and name == own)
+    is_it = bool(regarding.get("uid") == of["metadata"]["uid"])
+    return is_it or (kind in ("StatefulSet", "Deployment") and name == own)
 
 
 def now() -> datetime:

@@ -76,7 +76,12 @@ def test_pause_and_resume(world: World, platform: Platform) -> None:
 
 
 def test_consent_is_for_what_was_shown(world: World, platform: Platform) -> None:
-    recovery = {"token": "abcde", "slots": "0-5460", "nodes": [], "message": "All keys of the slots 0-5460 are lost."}
+    recovery: Obj = {
+        "token": "abcde",
+        "slots": "0-5460",
+        "nodes": [],
+        "message": "All keys of the slots 0-5460 are lost.",
+    }
     world.user_client.create(
         REDIS_CLUSTER,
         {

@@ -484,7 +484,7 @@ def test_resource_that_is_being_deleted_is_shown_as_such() -> None:
 def test_why_a_pod_does_not_start() -> None:
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node fits"}
     waiting = {"name": "init", "state": {"waiting": {"reason": "CreateContainerConfigError", "message": "no Secret"}}}
-    statuses = {
+    statuses: dict[str, Obj] = {
         "no node fits": {"phase": "Pending", "conditions": [unscheduled]},
         "no Secret": {"phase": "Pending", "initContainerStatuses": [waiting]},
         "low on memory": {"phase": "Failed", "reason": "Evicted", "message": "low on memory"},
