@@ -17,7 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
+
 import operators
+from plugin.cli import cli
 from shared.cli.options import parse_options
 from tests.support.paths import REPOSITORY
 
@@ -221,6 +224,9 @@ def operator_flags() -> dict[str, frozenset[str]]:
 
 
 def _kubectl(words: list[str]) -> Iterator[str]:
+    if words[:1] == ["platform"]:
+        yield from _plugin(words[1:])
+        return
     words = words[: words.index("--")] if "--" in words else words
     plain, options = _without_values(words)
     yield from (f"kubectl: unknown option {option}" for option in options if option not in VALUE_OPTIONS | SWITCHES)
@@ -236,6 +242,21 @@ def _kubectl(words: list[str]) -> Iterator[str]:
         named = re.search(r"platform-(\w+-operator)", word)
         if named and named[1] not in deployed and named[1] != "NAME-operator":
             yield f"kubectl: no operator is deployed as {named[0]}"
+
+
+def _plugin(words: list[str]) -> Iterator[str]:
+    name = next((word for word in words if not word.startswith("-")), "")
+    command = cli.commands.get(name)
+    if command is None and name:
+        yield f"kubectl platform: unknown command {name}"
+    known = options_of(command) if command else {"--help"}
+    used = (word.partition("=")[0] for word in words if word.startswith("-"))
+    yield from (f"kubectl platform {name}: unknown option {option}" for option in used if option not in known)
+
+
+def options_of(command: click.Command) -> frozenset[str]:
+    """Return the options of a command of the plugin."""
+    return frozenset(option for each in command.params if isinstance(each, click.Option) for option in each.opts)
 
 
 @functools.cache
@@ -310,5 +331,6 @@ def unknown_flags(text: str) -> list[str]:
     """Return the flags in backticks that belong to no operator and to no program that the documents explain."""
     known = HELM_OPTIONS | {"--reuse-values"} | SWITCHES | VALUE_OPTIONS
     known |= {flag for flags in operator_flags().values() for flag in flags}
+    known |= {option for command in cli.commands.values() for option in options_of(command)}
     found = re.findall(r"`(--[a-z][a-z-]+)`", FENCE.sub("", text))
     return [f"no flag {flag}" for flag in found if flag not in known]

@@ -84,6 +84,8 @@ def test_documents_have_commands_manifests_and_links() -> None:
         ("kubectl get memcachds", "kubectl: unknown kind memcachds"),
         ("kubectl --namespace x fetch pods", "kubectl: unknown verb fetch"),
         ("kubectl get pods --everywhere", "kubectl: unknown option --everywhere"),
+        ("kubectl platform state -A", "kubectl platform: unknown command state"),
+        ("kubectl platform status --all", "kubectl platform status: unknown option --all"),
         ("kubectl apply -f samples/redis/tiny.yaml", "no such file: samples/redis/tiny.yaml"),
         (
             "kubectl logs deployment/platform-reddis-operator",
