@@ -69,5 +69,6 @@ def test_new_pod_starts_empty(kubectl: Kubectl) -> None:
     before = uids(kubectl)
     kubectl("delete", "pods", "--all")
     until("a new pod", lambda: before.isdisjoint(uids(kubectl)))
-    cache.await_ready(1)
+    cache.await_ready(1)  # the status may still be of the former pod, whose address does not answer
+    until("the new server serves", lambda: cache.serves() == 1)
     assert stored_items(cache) == {}
