@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import secrets
+import itertools
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from plugin.databases import REDIS, Database
 from plugin.problem import Problem
@@ -19,14 +20,6 @@ TLS = "/etc/redis/tls"
 
 REDIS_TLS = ("--tls", "--cacert", f"{TLS}/ca.crt", "--cert", f"{TLS}/tls.crt", "--key", f"{TLS}/tls.key")
 """Arguments of redis-cli for the certificate of the pod."""
-
-_EXPORTED = 'VALKEYCLI_AUTH=$REDISCLI_AUTH; export REDISCLI_AUTH VALKEYCLI_AUTH; exec "$@"'
-
-FROM_INPUT = f"REDISCLI_AUTH=$(cat) || exit; {_EXPORTED}"
-"""Shell script: reads a password from standard input, and runs its arguments."""
-
-FROM_FILE = f'REDISCLI_AUTH=$(cat "$1") || exit; rm -f "$1"; shift; {_EXPORTED}'
-"""Shell script: reads a password from a file, removes the file, and runs the rest of its arguments."""
 
 
 async def access_of(session: Session, database: Database, name: str) -> dict[str, str]:
@@ -52,44 +45,53 @@ async def access_of(session: Session, database: Database, name: str) -> dict[str
 
 
 def redis_cli(access: Mapping[str, str], version: str, command: Sequence[str]) -> list[str]:
-    """Return the command line of the client of the server's image, which gets the password from its environment.
+    """Return the command line of the client of the server's image, which reads the password from its input.
 
-    Only in a pod can it follow redirections.
+    Only in a pod can it follow redirections. It needs no shell, which an image may not have.
 
     Args:
         access: content of the connection Secret.
         version: engine and version of the server, such as `redis 8.0.2`.
-        command: command of the database; empty for a shell.
+        command: command of the database; empty to read commands from the input, after the password.
     """
     engine = version.split()[0] if version else "redis"
-    user = ("--user", access.get("username") or "default", "--no-auth-warning") if access.get("password") else ()
+    user = ("--user", access.get("username") or "default", "--askpass") if access.get("password") else ()
     return [f"{engine}-cli", *user, "-c", *(REDIS_TLS if "ca.crt" in access else ()), *command]
-
-
-def in_pod(pod: str, *options: str) -> list[str]:
-    """Return the arguments of kubectl before a command that runs in a pod of Redis."""
-    return ["exec", pod, "--container", REDIS.container, "--stdin", *options, "--"]
 
 
 def once(pod: str, access: Mapping[str, str], client: Sequence[str]) -> tuple[list[str], str]:
     """Return the arguments of kubectl that run a client in a pod, and its input: the password is in no command line."""
-    password = access.get("password", "")
-    return [*in_pod(pod), *(("sh", "-c", FROM_INPUT, "sh") if password else ()), *client], password
-
-
-def shell(session: Session, pod: str, access: Mapping[str, str], client: Sequence[str], *options: str) -> int:
-    """Run a client in a pod with the input of the user, and return its exit code.
-
-    The input cannot have the password then. It gets there before, in a file that the client removes.
-    """
     password = access.get("password")
-    if not password:
-        return subprocess.run(session.kubectl(*in_pod(pod, *options), *client), check=False).returncode
-    file = f"/dev/shm/.platform-{secrets.token_hex(8)}"  # noqa: S108 (memory of the pod; the name is random)
-    session.run(*in_pod(pod), "sh", "-c", f"umask 077; cat > {file}", stdin=password)
-    command = [*in_pod(pod, *options), "sh", "-c", FROM_FILE, "sh", file, *client]
-    code = subprocess.run(session.kubectl(*command), check=False).returncode
-    if code:  # perhaps it did not start
-        with contextlib.suppress(Problem):
-            session.run(*in_pod(pod), "rm", "-f", file)
-    return code
+    return [*_in_pod(pod), *client], f"{password}\n" if password else ""
+
+
+def session_of(
+    session: Session, pod: str, access: Mapping[str, str], client: Sequence[str], lines: Iterable[str]
+) -> int:
+    """Run a client in a pod with the lines of the user as its input, and return its exit code."""
+    arguments, password = once(pod, access, client)
+    process = subprocess.Popen(session.kubectl(*arguments), stdin=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process:  # it breaks if the client has ended
+        for line in itertools.chain([password] if password else [], lines):
+            process.stdin.write(line)
+            process.stdin.flush()
+            if process.poll() is not None:
+                break
+    return process.returncode
+
+
+def typed() -> Iterator[str]:
+    """Yield the lines of the user until the end of the input. A prompt would appear before the answer to the last one."""
+    if not sys.stdin.isatty():
+        yield from sys.stdin
+        return
+    import readline  # noqa: F401 (input() then has a history)
+
+    with contextlib.suppress(EOFError):
+        while (line := input().strip()) not in ("exit", "quit"):
+            yield f"{line}\n"
+
+
+def _in_pod(pod: str) -> list[str]:
+    return ["exec", pod, "--container", REDIS.container, "--stdin", "--"]

@@ -17,7 +17,7 @@ from threading import Thread
 
 import click
 
-from plugin.access import access_of, once, redis_cli, shell
+from plugin.access import access_of, once, redis_cli, session_of, typed
 from plugin.commands.base import command, only, pods_of, resources, seen
 from plugin.databases import ETCD, MEMCACHED, REDIS, Database, parsed
 from plugin.output import Output
@@ -63,7 +63,7 @@ async def connect(session: Session, output: Output, words: tuple[str, ...], pod:
     if database == REDIS:
         version = next((each.details.get("version") for each in found.servers if each.name == chosen), "")
         client = redis_cli(access, version or found.version, command_words)
-        _finish(_redis(session, chosen, access, client, has_command=bool(given)))
+        _finish(_redis(session, output, chosen, access, client, has_command=bool(given)))
     else:
         _forwarded(session, output, database, chosen, access, command_words)
 
@@ -75,11 +75,16 @@ def _split(given: str) -> list[str]:
         raise Problem(f"-c {given}: {error}", "quote it as for a shell") from None
 
 
-def _redis(session: Session, pod: str, access: Mapping[str, str], client: Sequence[str], *, has_command: bool) -> int:
+def _redis(
+    session: Session, output: Output, pod: str, access: Mapping[str, str], client: Sequence[str], *, has_command: bool
+) -> int:
     if has_command:
         arguments, password = once(pod, access, client)
         return subprocess.run(session.kubectl(*arguments), input=password, text=True, check=False).returncode
-    return shell(session, pod, access, client, *(["--tty"] if sys.stdin.isatty() else ()))
+    if sys.stdin.isatty():
+        output.text(f"Connected to {pod}. Type commands such as `cluster nodes`; Ctrl-D ends it.")
+        client = [*client, "--no-raw"]
+    return session_of(session, pod, access, client, typed())
 
 
 def _serving(servers: Sequence[Server]) -> str:

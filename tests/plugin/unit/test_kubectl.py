@@ -32,7 +32,8 @@ exec "$@"
 """
 
 CLIENT = """#!/bin/sh
-echo "$@ with $REDISCLI_AUTH and input $(cat)"
+case "$*" in *--askpass*) read -r password;; esac
+echo "$@ with $password and input $(cat)"
 """
 
 
@@ -53,27 +54,28 @@ def test_command_gets_the_password_by_its_input_and_leaves_no_file(session: Sess
     client = access.redis_cli(ACCESS, "redis 8.0.2", ["get", "a b"])
     arguments, given = access.once("orders-0", ACCESS, client)
     answer = session.run(*arguments, stdin=given)
-    assert answer == f"--user default --no-auth-warning -c get a b with {PASSWORD} and input \n"
+    assert answer == f"--user default --askpass -c get a b with {PASSWORD} and input \n"
     assert PASSWORD not in (tmp_path / "kubectl.log").read_text()
-    assert "/dev/shm" not in (tmp_path / "kubectl.log").read_text()
 
 
 def test_command_without_a_password_sends_none(session: Session) -> None:
     arguments, given = access.once("orders-0", {}, access.redis_cli({}, "", ["ping"]))
     assert session.run(*arguments, stdin=given) == "-c ping with  and input \n"
-    assert "sh" not in arguments
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_shell_leaves_no_password_in_the_pod(session: Session, tmp_path: Path, fails: bool) -> None:
-    client = ["no-such-program"] if fails else access.redis_cli(ACCESS, "redis 8.0.2", [])
-    # The terminal of the user is the input of the test: a process that has an empty one.
-    code = access.shell(session, "orders-0", ACCESS, client)
-    assert bool(code) is fails
-    log = (tmp_path / "kubectl.log").read_text()
-    [file] = {word for word in log.split() if word.startswith("/dev/shm/")}
-    assert not Path(file).exists()
-    assert PASSWORD not in log
+def test_session_gets_the_password_and_then_the_lines_of_the_user(
+    session: Session, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    client = access.redis_cli(ACCESS, "valkey 9.1.0", [])
+    assert client[0] == "valkey-cli"
+    lines = ["get a\n", "get b\n"]
+    assert access.session_of(session, "orders-0", ACCESS, ["redis-cli", *client[1:]], lines) == 0
+    assert capfd.readouterr().out == f"--user default --askpass -c with {PASSWORD} and input get a\nget b\n"
+    assert PASSWORD not in (tmp_path / "kubectl.log").read_text()
+
+
+def test_session_whose_client_does_not_start_ends(session: Session) -> None:
+    assert access.session_of(session, "orders-0", ACCESS, ["no-such-program"], ["get a\n"] * 10_000) != 0
 
 
 def test_kubectl_does_not_consume_the_input_of_the_user(session: Session, tmp_path: Path) -> None:
