@@ -82,7 +82,7 @@ def session_of(
 
 
 def typed() -> Iterator[str]:
-    """Yield the lines of the user until the end of the input. A prompt would appear before the answer to the last one."""
+    """Yield the lines of the user until the end of the input. A prompt would precede the answer to the last one."""
     if not sys.stdin.isatty():
         yield from sys.stdin
         return
