@@ -70,6 +70,10 @@ def hold(seen: Assessment) -> Hold | None:
         return None
     if target.series > cluster.series:
         return _unproven_upgrade(seen, target)
+    members = (instance for instance in seen.instances if instance.member)
+    if not seen.downgrade_target and all(_runs_later(cluster, instance) for instance in members):
+        why = f"every member runs a later series than {dotted(cluster.series)}, to which etcd raises the cluster now"
+        return Hold(f"{target} becomes a downgrade: {why}. {_LATER}")
     return _unproven_downgrade(seen, target)
 
 
@@ -112,6 +116,20 @@ def _unproven_downgrade(seen: Assessment, target: Version) -> Hold | None:
     if why := objection(seen.resource, seen, partial(_is_converted, target)):
         return Hold(f"A downgrade to {target} needs the converted data of every member: {why}. {_LATER}")
     return None
+
+
+def _runs_later(cluster: Version, instance: Instance) -> bool:
+    """Return whether a member runs a later series than the cluster, or is about to.
+
+    etcd raises the version of the cluster some seconds after the last member runs a later one. A pod of the earlier
+    series that starts then ends at once. One such member prevents that, also if its pod cannot start.
+    """
+    if instance.status is not None:
+        version: Version | None = Version.parse(instance.status.version)
+    else:
+        is_starting = instance.pod is not None and not instance.pod.problem
+        version = _tagged(_image(instance)) if is_starting else None
+    return version is not None and version.series > cluster.series
 
 
 def _has_version(least: Version, reverts: bool, instance: Instance) -> Finding:

@@ -63,7 +63,7 @@ def test_members_are_recreated_once_all_have_converted_their_data() -> None:
 
 
 def test_conversion_is_required_after_the_downgrade_was_cancelled_as_well() -> None:
-    resource, found = world(replace(CONVERTED, downgrade=""), replace(LATER), CONVERTED, runs_as="3.5.0")
+    resource, found = world(EARLIER, LATER, replace(CONVERTED, downgrade=""), runs_as="3.5.0")
     assert "demo-1 still has data in the format of 3.6.0" in str(hold(assess(resource, found)))
 
 
@@ -93,6 +93,17 @@ def test_downgrade_that_pods_start_with_is_not_cancelled_for_an_earlier_version(
     assert "cancel the downgrade" not in acts(plan(resource, found).actions)
     resource, found = world(begun, begun, begun, version="3.5.26", image="example.com/etcd:v3.7.0")
     assert acts(plan(resource, found).actions) == ["cancel the downgrade"], "no pod starts as 3.6"
+
+
+def test_upgrade_that_every_member_has_made_is_reverted_as_a_downgrade() -> None:
+    """The version of the cluster rises within seconds: a pod of the earlier version could not start any more."""
+    later = At(version="3.7.0", storage="3.6.0")
+    earlier = At(version="3.6.11", storage="3.6.0")
+    starts, broken = replace(DOWN, old=True), replace(DOWN, old=True, problem="ImagePullBackOff: no such image")
+    for last, waits in ((later, True), (starts, True), (earlier, False), (broken, False)):
+        resource, found = world(later, later, last, version="3.6.11", image="example.com/etcd:v3.7.0")
+        assert ("becomes a downgrade" in str(hold(assess(resource, found)))) is waits, last
+        assert (image(plan(resource, found)) == "example.com/etcd:v3.7.0") is waits, last
 
 
 def test_no_member_is_added_during_a_downgrade() -> None:
