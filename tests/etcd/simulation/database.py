@@ -10,13 +10,13 @@ Source: server/etcdserver/bootstrap.go, server.go, api/membership/cluster.go and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from operators.etcd.api.versions import Version
 from operators.etcd.client.server import CORRUPT, NOSPACE, Access, Endpoint, Server
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kinds import Kind, Obj
 from tests.etcd.simulation import helpers, server, tls
 from tests.etcd.simulation.command_line import Command, command
 from tests.etcd.simulation.guard import Guard
@@ -93,6 +93,7 @@ class FakeEtcd:
         snapshot_users: users in snapshots, by file name.
         links: pairs of connected processes, by UID of their pods.
         clock: current time; the world sets its own.
+        objects: returns the objects of a kind; the world sets it.
     """
 
     cut_off: bool = False
@@ -113,6 +114,7 @@ class FakeEtcd:
     links: set[frozenset[str]] = field(default_factory=set)
     reads_files: bool = True
     clock: Any = field(default_factory=lambda: Clock(NOW))
+    objects: Callable[[Kind], list[tuple[Kind, Obj]]] = field(default_factory=lambda: lambda _: [])
 
     # Interface to the crash harness.
 
