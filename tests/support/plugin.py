@@ -17,7 +17,7 @@ from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.client import Request, Response
 from tests.harness.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, Subject
-from tests.harness.scenario_runner import ScenarioRun, World
+from tests.harness.scenario_runner import ScenarioRun
 from tests.support import plays
 
 
@@ -50,12 +50,11 @@ class Terminal:
     Args:
         monkeypatch: connects the plugin to the world.
         subject: operator and database of the world.
-        steps: earlier steps in the world.
+        step: how the world began; it is built once.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, subject: Subject, *steps: ScenarioStep) -> None:
-        self.play = ScenarioRun(World(subject))
-        self.do(*steps)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, subject: Subject, step: ScenarioStep) -> None:
+        self.play = asyncio.run(plays.begun_once(subject, step))
         self.transport = UserTransport(self.play)
         monkeypatch.setattr(base, "connected", self._connected)
         monkeypatch.setattr(base, "POLL_SECONDS", 0.0)
