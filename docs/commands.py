@@ -28,19 +28,14 @@ def to_markdown() -> str:
     ]
     pages += ["", "Every command takes `--namespace`, `--context` and `--kubeconfig`, as kubectl does."]
     for name, each in sorted(cli.commands.items()):
-        pages += ["", f"## {name}", "", *_text(each), "", "```console", *_examples(each), "```"]
+        pages += ["", f"## {name}", "", _text(each), "", "```console", *_examples(each), "```"]
         if options := [one for one in each.params if isinstance(one, click.Option) and one.name not in SHARED]:
             pages += ["", "| option | meaning |", "|---|---|", *map(_row, options)]
     return "\n".join(pages).replace("\n\n\n", "\n\n") + "\n"
 
 
-def _text(command: click.Command) -> list[str]:
-    return [" ".join(part.split()) if part.strip() else "" for part in _paragraphs(command.help or "")]
-
-
-def _paragraphs(text: str) -> list[str]:
-    found = [part for part in text.split("\n\n") if part.strip()]
-    return [each for part in found for each in (part, "")][:-1]
+def _text(command: click.Command) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in (command.help or "").split("\n\n"))
 
 
 def _examples(command: click.Command) -> list[str]:

@@ -246,14 +246,14 @@ def _with_pod(database: Database, server: Server, pod: Obj | None) -> Server:
     details = {**server.details, **_given(restarts=count or None)}
     host = server.host or str((pod.get("spec") or {}).get("nodeName") or "")
     problem = problem_of(pod)
-    text, reason = problem.text or restarts(pod).text, problem.reason or restarts(pod).reason
+    reason, text = problem if problem.text else restarts(pod)
     if pod["metadata"].get("deletionTimestamp"):
         reason, text = "Terminating", text or "Its pod is being deleted."
     server = replace(server, host=host, details=details)
     if text:
         return replace(server, status=BAD, reason=reason, message=text)
     if not server.reason or (server.status == UNKNOWN and database == MEMCACHED):
-        ready = accessors.condition(pod, "Ready").get("status") == "True"
+        ready = accessors.is_true(pod, "Ready")
         return replace(server, status=GOOD if ready else BAD, reason="Serving" if ready else "NotReady")
     return server
 

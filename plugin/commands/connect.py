@@ -18,10 +18,10 @@ from threading import Thread
 import click
 
 from plugin.access import access_of, once, redis_cli, session_of, typed
-from plugin.commands.base import command, only, pods_of, resources, seen
+from plugin.commands.base import command, now, only, pods_of, resources
 from plugin.databases import ETCD, MEMCACHED, REDIS, Database, parsed
 from plugin.output import Output
-from plugin.overview import GOOD, Server
+from plugin.overview import GOOD, Server, overview
 from plugin.problem import Problem
 from plugin.session import Session
 
@@ -52,8 +52,9 @@ async def connect(session: Session, output: Output, words: tuple[str, ...], pod:
         raise Problem("memcached has no client that could run a command", "leave -c out, and use the forwarded port")
     command_words = _split(given)
     resource = await session.resource(database, name)
-    found = await seen(session, database, resource)
-    names = {each["metadata"]["name"] for each in await pods_of(session, database, resource)}
+    pods = await pods_of(session, database, resource)
+    found = overview(database, resource, pods, now())
+    names = {each["metadata"]["name"] for each in pods}
     chosen = pod or _serving(found.servers)
     if chosen not in names:
         raise Problem(

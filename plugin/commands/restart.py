@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from plugin.commands.base import command, only, pause, pods_of, resources, seen, until
+from plugin.commands.base import command, now, only, pause, pods_of, resources, until
 from plugin.databases import MEMCACHED, Database, parsed
 from plugin.output import Output
-from plugin.overview import GOOD, Server
+from plugin.overview import GOOD, Server, overview
 from plugin.problem import Problem
 from plugin.session import Session
 from shared.kubernetes import accessors
@@ -46,9 +46,9 @@ async def restart(
     """
     database, name = only(parsed(words))
     resource = await session.resource(database, name)
-    found = [pod for pod in await pods_of(session, database, resource) if controller_of(pod)]  # it replaces the pod
-    pods = {pod["metadata"]["name"]: pod for pod in found}
-    order = [pod for pod in ordered((await seen(session, database, resource)).servers) if pod in pods]
+    found = await pods_of(session, database, resource)
+    pods = {pod["metadata"]["name"]: pod for pod in found if controller_of(pod)}  # which replaces the pod
+    order = [pod for pod in ordered(overview(database, resource, found, now()).servers) if pod in pods]
     if unknown := [pod for pod in chosen if pod not in pods]:
         raise Problem(f"{', '.join(unknown)} is no pod of {database.kind.name} {name}", f"its pods: {', '.join(order)}")
     order = [pod for pod in order if pod in chosen] if chosen else order
@@ -108,7 +108,7 @@ async def _missing(session: Session, database: Database, name: str, ended: str) 
     pods = await pods_of(session, database, resource)
     if left := [pod["metadata"]["name"] for pod in pods if pod["metadata"]["uid"] == ended]:
         return f"waiting for the end of {left[0]}"
-    found = await seen(session, database, resource)
+    found = overview(database, resource, pods, now())
     if found.paused:
         fix = f"kubectl platform resume {database.kind.name.lower()}/{name} --namespace {session.namespace}"
         raise Problem(f"{found.reference} is paused, so that no primary or leader hands over", fix)

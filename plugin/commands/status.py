@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from plugin.commands import base
-from plugin.commands.base import command, resources, seen
+from plugin.commands.base import command, now, resources, seen
 from plugin.databases import SERVERS, parsed
 from plugin.output import COLUMNS, Output, row, tree
 from plugin.overview import overview, urgent
@@ -23,7 +22,7 @@ async def status(session: Session, output: Output, words: tuple[str, ...]) -> No
     if named and session.target.all_namespaces:
         raise Problem("a resource is named, and all namespaces are chosen", "choose one with --namespace")
     if not named:
-        listed = [overview(kind, each, (), base.now()) for kind, each in await session.resources(SERVERS)]
+        listed = [overview(kind, each, (), now()) for kind, each in await session.resources(SERVERS)]
         found = urgent(listed)
         if output.as_json:
             output.json(found)

@@ -343,7 +343,7 @@ class FakeRedis:
         for uid, node in list(self.disks.items()):
             if id(node) in used or not any(slots >> slot_of(key) & 1 for key in node.keys):
                 continue
-            node.keys = {key: entry for key, entry in node.keys.items() if not slots >> slot_of(key) & 1}
+            node.drop(slots)
             node.saved = {key: entry for key, entry in node.saved.items() if not slots >> slot_of(key) & 1}
             if not node.keys:
                 del self.disks[uid]
