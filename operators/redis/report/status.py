@@ -170,7 +170,8 @@ def node_entry(seen: Assessment, instance: Instance) -> Obj:
         "version": f"{instance.report.engine} {instance.report.version}" if instance.report else before.get("version"),
         **_role(seen, before, node_id),
     }
-    same = all(before.get(field) == entry[field] for field in ("role", "status"))
+    is_away = instance.report is None and "True" not in (before.get("status"), entry["status"])
+    same = before.get("role") == entry["role"] and (is_away or before.get("status") == entry["status"])
     entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or rfc3339(seen.now)
     return {name: value for name, value in entry.items() if value is not None}
 

@@ -164,13 +164,16 @@ class Observed:
 
         It was never connected since it started, and nothing shows what the primary wrote while it did not run. Or the
         primary may have served clients for long after the replica lost the connection. Redis elects no such replica
-        either, unless that is forced (clusterHandleSlaveFailover in cluster.c).
+        either, unless that is forced (clusterHandleSlaveFailover in cluster.c). A server that hung notices only when it
+        resumes that it lost the connection; the record shows for how long it has not served.
         """
         instance = self.reachable.get(node_id)
         if instance is None or instance.report is None:
             return True
+        known = instance.recorded
+        away = (now - known.away_since).total_seconds() if known and known.away_since else 0.0
         served = self._last_served(primary, now)
-        return instance.report.unlinked_seconds > served + max_lag_seconds(instance.report)
+        return max(instance.report.unlinked_seconds, away) > served + max_lag_seconds(instance.report)
 
     def _last_served(self, primary: str, now: datetime) -> float:
         """Return how many seconds ago a lost primary may have served clients last; 0 if that is unknown.

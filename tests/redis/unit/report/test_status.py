@@ -148,6 +148,19 @@ def test_transition_time_changes_only_with_the_status() -> None:
     assert plan(resource, seen(resource, *changed)).status["nodes"][5]["lastTransitionTime"].startswith("2026")
 
 
+@pytest.mark.parametrize(("answers", "is_kept"), [(False, True), (True, False)])
+def test_transition_time_of_an_unreachable_node_is_kept_while_it_is_unknown_whether_it_serves(
+    *, answers: bool, is_kept: bool
+) -> None:
+    """The time shows since when a replica may lack the writes of its primary."""
+    first = plan(*world(*formed())).status
+    first["nodes"][5] |= {"status": "False", "lastTransitionTime": "2025-12-24T00:00:00Z"}
+    at = [*formed()[:5], R2 if answers else replace(R2, up=False, ready=True)]
+    entry = plan(cluster(*at, status=first), seen(cluster(*at, status=first), *at)).status["nodes"][5]
+    assert entry["status"] == ("True" if answers else "Unknown")
+    assert entry["lastTransitionTime"].startswith("2025") == is_kept
+
+
 def test_removed_pod_has_an_entry_until_its_node_is_forgotten() -> None:
     removed = At(up=False, pod=False, failed=True)
     assert len(plan(*world(*formed(), removed, replicas=6)).status["nodes"]) == 7

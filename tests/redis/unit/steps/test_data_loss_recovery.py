@@ -345,6 +345,17 @@ def test_replica_that_lost_its_link_within_the_last_minute_takes_over_without_co
     assert len(of(made.actions, "FailOver")) == 1
 
 
+@pytest.mark.parametrize(("status", "takes_over"), [("True", True), ("Unknown", True), ("False", False)])
+def test_replica_that_hung_takes_over_only_with_consent(status: str, *, takes_over: bool) -> None:
+    """When it resumes, it reports that it lost its link a second ago; the record shows that it had not served long."""
+    at = (lost(P0, 0), P1, P2, replace(R0, unlinked_seconds=1.0), R1, R2)
+    nodes = cluster(*at).obj["status"]["nodes"]
+    nodes[3] |= {"status": status, "lastTransitionTime": LONG_AGO}
+    made = plan(*world(*at, status={"nodes": nodes}))
+    assert bool(of(made.actions, "FailOver")) == takes_over
+    assert made.status.get("recovery", {}).get("older") == (None if takes_over else [node_id(3)])
+
+
 @pytest.mark.parametrize(
     ("primaries", "reporting", "takes_over"),
     [(1, 0, False), (2, 0, False), (2, 1, True), (4, 1, False), (4, 2, True), (5, 2, False), (5, 3, True)],
