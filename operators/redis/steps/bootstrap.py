@@ -49,7 +49,7 @@ def create_cluster(seen: Assessment) -> Step:
         )
     if replaced := replaced_node(seen):
         message = f"{replaced.name} has a new, empty node; removing the former one from its peers (CLUSTER FORGET)."
-        others = tuple(endpoint(resource, instance) for instance in seen.staying)
+        others = tuple(endpoint(resource, instance) for instance in seen.instances if instance.report)
         call = Forget(seen.secrets.access, replaced.node_id, others)
         return Step.wait(CREATING, message, call, requeue=GOSSIP_SECONDS)
     plan = planned(seen)

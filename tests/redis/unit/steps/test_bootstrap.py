@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import Node
@@ -36,9 +37,9 @@ MEMBERS = [At(epoch=number + 1 if number < 3 else 0) for number in range(6)]
 """Nodes that have met, each with its epoch."""
 
 
-def beginning(*at: At, plan: list[Obj] | None = None) -> tuple[RedisCluster, Observed]:
+def beginning(*at: At, plan: list[Obj] | None = None, **more: Any) -> tuple[RedisCluster, Observed]:
     status = {"forming": PLANNED if plan is None else plan}
-    return world(*at, is_formed=False, phase="Creating", status=status)
+    return world(*at, is_formed=False, phase="Creating", status=status, **more)
 
 
 def next_step(resource: RedisCluster, found: Observed) -> Step:
@@ -175,6 +176,19 @@ def test_primary_that_is_lost_during_bootstrap_is_forgotten_and_replaced() -> No
     assert [after_replacement[0], after_replacement[2]] == [PLANNED[0], PLANNED[2]], (
         "the entries of the other primaries do not change"
     )
+
+
+def test_lost_primary_is_also_forgotten_by_a_node_that_is_to_be_removed() -> None:
+    """The user reduced spec.replicas meanwhile: only that node still knows the former one."""
+    at = [replace(MEMBERS[0], slots="0-5461"), replace(NEW, incarnation=1, recorded=0, disk="b"), *MEMBERS[2:], NEW]
+    resource, found = beginning(*at, replicas=6)
+    leaving = found.instances[6]
+    assert leaving.report
+    former = Node(node_id(1), "10.0.0.2", 6379, frozenset({"master", "fail"}), epoch=2, linked=False)
+    leaving = replace(leaving, report=replace(leaving.report, nodes=(*leaving.report.nodes, former)))
+    made = plan(resource, replace(found, instances=(*found.instances[:6], leaving)))
+    (forget,) = of(made.actions, "Forget")
+    assert (forget.id, "demo-6" in [at.name for at in forget.at]) == (node_id(1), True)
 
 
 def test_lost_primary_is_not_replaced_once_clients_have_written() -> None:
