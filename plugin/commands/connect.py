@@ -63,6 +63,7 @@ async def connect(session: Session, output: Output, words: tuple[str, ...], pod:
     access = await access_of(session, database, name)
     if database == REDIS:
         version = next((each.details.get("version") for each in found.servers if each.name == chosen), "")
+        command_words = ["-e", *command_words] if given else []  # an error ends it with code 1
         client = redis_cli(access, version or found.version, command_words)
         _finish(_redis(session, output, chosen, access, client, has_command=bool(given)))
     else:

@@ -102,7 +102,8 @@ async def _missing(session: Session, database: Database, name: str, ended: str) 
         ended: UID of the pod that must have been replaced; empty for none.
 
     Raises:
-        Problem: the operator does not hand over, because the resource is paused or being deleted.
+        Problem: the operator does not hand over, because the resource is paused or being deleted; or nothing has ended
+            yet, and the resource waits for the user.
     """
     resource = await session.resource(database, name)
     pods = await pods_of(session, database, resource)
@@ -114,6 +115,10 @@ async def _missing(session: Session, database: Database, name: str, ended: str) 
         raise Problem(f"{found.reference} is paused, so that no primary or leader hands over", fix)
     if found.deleting:
         raise Problem(f"{found.reference} is being deleted")
+    stalled = found.condition(conditions.STALLED)
+    if stalled and not stalled.normal and not ended:
+        fix = f"kubectl platform why {database.kind.name.lower()}/{name} --namespace {session.namespace}"
+        raise Problem(f"{found.reference} waits for you: {stalled.reason}: {stalled.message}", fix)
     waiting = [server.name for server in found.servers if server.status != GOOD]
     waiting += [pod["metadata"]["name"] for pod in pods if not accessors.is_true(pod, "Ready")]  # newer than the status
     if waiting:

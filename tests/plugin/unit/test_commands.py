@@ -219,7 +219,7 @@ def test_restart_ends_nothing_while_the_resource_is_not_ready(lost: Terminal) ->
     lost.transport.between = lambda: lost.play.wait(1)
     result = lost.run("restart rediscluster/cache --yes --timeout 0")
     assert result.exit_code == 1
-    assert "after 0 s: waiting for the former cache-0" in result.output
+    assert "RedisCluster default/cache waits for you: SlotsLost" in result.output
     assert not lost.transport.requests
 
 
