@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from operators.etcd.api.versions import Version
@@ -43,6 +44,9 @@ UNREADABLE = "unmarshal should never fail"
 
 SERIES_WITHOUT_OLD_ENTRIES, SERIES_WITH_NEW_ENTRIES = (3, 7), (3, 6)
 """First series that cannot read entries in the former format, and first series that does not write them."""
+
+MONITORED = timedelta(seconds=4)
+"""Interval in which a leader compares the versions of the members with that of the cluster (monitorVersionInterval)."""
 
 SERVES_ALONE = Version(3, 6, 16)
 """Only this version serves clients from the start, even without a leader; 3.4, 3.5 and 3.7 do not."""
@@ -92,6 +96,7 @@ class FakeEtcd:
         snapshots: revisions of snapshots, by file name.
         snapshot_users: users in snapshots, by file name.
         links: pairs of connected processes, by UID of their pods.
+        due: whether the next change of the version of a cluster follows at once.
         clock: current time; the world sets its own.
     """
 
@@ -112,6 +117,7 @@ class FakeEtcd:
     guard: Guard = field(default_factory=Guard)
     links: set[frozenset[str]] = field(default_factory=set)
     reads_files: bool = True
+    due: bool = False
     clock: Any = field(default_factory=lambda: Clock(NOW))
 
     # Interface to the crash harness.
@@ -180,9 +186,15 @@ class FakeEtcd:
         return ProcessStatus("" if self._is_ready(process) else "Unready")
 
     def end(self, uid: str) -> None:
-        """End the process of a deleted pod, or remove the data of a deleted pod or claim."""
-        process = self.processes.pop(uid, None)
+        """End the process of a deleted pod, or remove the data of a deleted pod or claim.
+
+        The leader may change the version of the cluster just before: a pod takes seconds to end.
+        """
+        process = self.processes.get(uid)
         if process is not None:
+            if cluster := self.clusters.get(self.disks[process.command.disk].cluster):
+                self.settle_version(cluster, at_once=True)
+            del self.processes[uid]
             self.settle(f"pod {process.pod} ended")
         for disk in (self.disks.pop(uid, None), self.disks.pop(f"above {uid}", None)):
             if disk is not None and disk.member:
@@ -449,7 +461,7 @@ class FakeEtcd:
                 self._catch_up(cluster, process, disk)
                 cluster.names[disk.member] = process.command.name
                 cluster.disk_by_member.setdefault(disk.member, process.command.disk)
-        self._settle_version(cluster)
+        self.settle_version(cluster)
 
     def _catch_up(self, cluster: Cluster, process: Process, disk: Disk) -> None:
         """Bring a member up to date: a new one by a snapshot, as measured with 3.6.16, any other by entries."""
@@ -466,28 +478,41 @@ class FakeEtcd:
         if disk.index - disk.snapshot > process.command.snapshot_count:
             disk.snapshot = disk.index
 
-    def _settle_version(self, cluster: Cluster) -> None:
-        """Raise the cluster version once every member runs a newer one; lower it for a downgrade, and end that.
+    def decide(self) -> None:
+        """Let a leader change the version of its cluster as soon as all members answer."""
+        self.due = True
+        for cluster in self.clusters.values():
+            self.settle_version(cluster)
 
-        Source: decideClusterVersion and CancelDowngradeIfNeeded in server/etcdserver/version/monitor.go.
+    def settle_version(self, cluster: Cluster, *, at_once: bool = False) -> None:
+        """Let the leader change the version of the cluster, some seconds after all members run what that needs.
+
+        Each member then converts its data to the format of that version.
+
+        Args:
+            at_once: whether it does so now.
+
+        Source: monitorVersions and monitorDowngrade in server/etcdserver/server.go.
         """
-        versions, running = [], []
-        for record in cluster.now:
-            process = self.process_of(cluster, record.id)
-            if process is None:
-                return
-            versions.append(process.command.version.series)
-            running.append(process)
-        if cluster.downgrade is not None:
-            cluster.version = cluster.downgrade
-            if set(versions) == {cluster.downgrade}:
-                cluster.downgrade = None
-        elif cluster.version is None or min(versions) > cluster.version:
-            cluster.version = min(versions)
-            if cluster.version < SERIES_WITH_NEW_ENTRIES:
+        found = [self.process_of(cluster, record.id) for record in cluster.now]
+        running = [process for process in found if process is not None]
+        if not cluster.leader or len(running) < len(found):
+            cluster.decides = None
+            return
+        decided = _decided(cluster, {process.command.version.series for process in running})
+        if decided == (cluster.version, cluster.downgrade):
+            cluster.decides = None
+        elif cluster.decides is None or cluster.decides[0] != decided:
+            cluster.decides = decided, self.clock()
+        at_once = at_once or self.due or cluster.version is None
+        if cluster.decides and (at_once or self.clock() - cluster.decides[1] >= MONITORED):
+            is_new = decided[0] != cluster.version
+            (cluster.version, cluster.downgrade), cluster.decides, self.due = decided, None, False
+            if is_new and decided[0] < SERIES_WITH_NEW_ENTRIES:
                 cluster.old_entry = cluster.index
         for process in running:
-            self.disks[process.command.disk].storage = min(cluster.version, process.command.version.series)
+            series = process.command.version.series
+            self.disks[process.command.disk].storage = min(cluster.version or series, series)
 
     def _is_ready(self, process: Process) -> bool:
         """Result of /health?exclude=NOSPACE."""
@@ -539,3 +564,16 @@ class FakeEtcd:
         disk.corrupt = True
         self.clusters[disk.cluster].alarms.add((disk.member, CORRUPT))
         self.settle(f"{pod} is corrupt")
+
+
+def _decided(cluster: Cluster, series: set[tuple[int, int]]) -> tuple[tuple[int, int], tuple[int, int] | None]:
+    """Return the version of the cluster next, and the target of the downgrade.
+
+    It is the lowest version of a member. It falls only for a downgrade, which ends when all members run its target.
+
+    Source: decideClusterVersion and CancelDowngradeIfNeeded in server/etcdserver/version/monitor.go.
+    """
+    target = cluster.downgrade
+    if target is None:
+        return max(cluster.version or min(series), min(series)), None
+    return target, None if cluster.version == target and series == {target} else target

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 from operators.etcd.api.versions import Version
@@ -107,6 +108,7 @@ class Cluster:
         disk_by_member: UID of the disk that each member writes to, by id.
         version: cluster version, once it is determined.
         downgrade: series to which the cluster is being downgraded; None if to none.
+        decides: next `version` and `downgrade`, and since when they are due; None if both stay.
         old_entry: index of the newest entry in the format of 3.5 and earlier (`pb.Request`); 0 without one.
         bumped: whether the cluster was restored from a snapshot.
         former: whether a recovery replaced this cluster.
@@ -127,6 +129,7 @@ class Cluster:
     leader: int = 0
     version: tuple[int, int] | None = None
     downgrade: tuple[int, int] | None = None
+    decides: tuple[tuple[tuple[int, int], tuple[int, int] | None], datetime] | None = None
     old_entry: int = 0
     names: dict[int, str] = field(default_factory=dict)
     disk_by_member: dict[int, str] = field(default_factory=dict)

@@ -280,6 +280,7 @@ class FakeServer:
             process.tls.require_client(self._endpoint.name, self._access, self._etcd.clock())
         if not process.serves:
             raise Unreachable(f"{self._endpoint.name}: connection refused")
+        self._etcd.settle_version(cluster)
         record = record_of(cluster.records_at(disk.index), disk.member)
         if not learner and (record is None or record.learner):
             raise Refused("etcdserver: rpc not supported for learner")

@@ -103,12 +103,14 @@ async def test_lagging_learner_is_not_promoted() -> None:
     await lab.server("a").promote(await recorder.id_of("b"))
 
 
-async def test_cluster_version_is_that_of_the_oldest_member_and_never_falls() -> None:
+async def test_cluster_version_is_that_of_the_oldest_member_some_seconds_later_and_never_falls() -> None:
     lab = FakeLab()
     await lab.start("a", "new", {"a": lab.url("a")}, "etcd:v3.5.26")
     assert await lab.server("a").cluster_version() == "3.5.0"
     await lab.stop("a")
     await lab.start("a", "existing", {"none": lab.url("b")}, "etcd:v3.6.8")
+    assert await lab.server("a").cluster_version() == "3.5.0"
+    lab.etcd.clock.wait(4)
     assert await lab.server("a").cluster_version() == "3.6.0"
     await lab.stop("a")
     assert await lab.start("a", "existing", {"none": lab.url("b")}, "etcd:v3.5.26") == "it ends"

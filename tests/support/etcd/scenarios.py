@@ -93,6 +93,7 @@ def to_etcd(text: str, act: Callable[[FakeEtcd], object]) -> ScenarioStep:
 lost = partial(pods_and_volumes_lost, NAME)
 
 
+DECIDED = to_etcd("the leader raises the version of the cluster", FakeEtcd.decide)
 MUCH_WRITTEN = to_etcd("clients write many entries", lambda etcd: etcd.written(ENTRIES_PER_SNAPSHOT + 1))
 
 
@@ -304,23 +305,27 @@ SCENARIOS = (
     Scenario("a member lost without an operator", operator_down(*lost(2)), given=(cluster(3),)),
     Scenario("the leader lost with its volume", (leader_lost(),), given=(cluster(3), led_by(1))),
     Scenario("scale down while a member is lost", (*lost(1), cluster(1)), given=(cluster(3),), exact_counts=False),
-    Scenario("upgrade", (cluster(3, MIDDLE),), given=(cluster(3, OLD),)),
-    Scenario("second upgrade", (cluster(3, NEW),), given=(cluster(3, OLD), cluster(3, MIDDLE), MUCH_WRITTEN)),
+    Scenario("upgrade", (cluster(3, MIDDLE), DECIDED), given=(cluster(3, OLD),)),
+    Scenario(
+        "second upgrade",
+        (cluster(3, NEW), DECIDED),
+        given=(cluster(3, OLD), cluster(3, MIDDLE), DECIDED, MUCH_WRITTEN),
+    ),
     Scenario(
         "second upgrade before a Raft snapshot",
-        (cluster(3, NEW), MUCH_WRITTEN),
-        given=(cluster(3, OLD), cluster(3, MIDDLE)),
+        (cluster(3, NEW), MUCH_WRITTEN, DECIDED),
+        given=(cluster(3, OLD), cluster(3, MIDDLE), DECIDED),
     ),
     Scenario(
         "second upgrade blocked by log entries",
         (cluster(3, NEW),),
-        given=(cluster(3, OLD), cluster(3, MIDDLE)),
+        given=(cluster(3, OLD), cluster(3, MIDDLE), DECIDED),
         ends="UpgradeBlocked",
     ),
     Scenario(
         "second upgrade requested while the operator is cut off",
-        (cut_off(), cluster(3, NEW), delete_now(POD, member(1)), cut_off(off=False), MUCH_WRITTEN),
-        given=(cluster(3, OLD), cluster(3, MIDDLE)),
+        (cut_off(), cluster(3, NEW), delete_now(POD, member(1)), cut_off(off=False), MUCH_WRITTEN, DECIDED),
+        given=(cluster(3, OLD), cluster(3, MIDDLE), DECIDED),
     ),
     Scenario(
         "second upgrade requested while all members are down",
@@ -330,11 +335,12 @@ SCENARIOS = (
             cluster(3, NEW),
             unobserved(pods_start()),
             MUCH_WRITTEN,
+            DECIDED,
         ),
-        given=(cluster(3, OLD), cluster(3, MIDDLE)),
+        given=(cluster(3, OLD), cluster(3, MIDDLE), DECIDED),
         exact_counts=False,
     ),
-    Scenario("upgrade while member 1 leads", (cluster(3, NEW),), given=(cluster(3), led_by(1))),
+    Scenario("upgrade while member 1 leads", (cluster(3, NEW), DECIDED), given=(cluster(3), led_by(1))),
     Scenario(
         "refused upgrade reverted",
         (cluster(3, NEW), cluster(3, OLD)),
@@ -345,7 +351,7 @@ SCENARIOS = (
     Scenario("downgrade from 3.7", (cluster(3, MIDDLE),), given=(cluster(3, NEW),)),
     Scenario(
         "downgrade and upgrade again",
-        (cluster(3, OLD), cluster(3, MIDDLE), MUCH_WRITTEN, cluster(3, NEW)),
+        (cluster(3, OLD), cluster(3, MIDDLE), DECIDED, MUCH_WRITTEN, cluster(3, NEW), DECIDED),
         given=(cluster(3, MIDDLE),),
     ),
     Scenario(

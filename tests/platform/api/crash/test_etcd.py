@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cache
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.runtime.operator import Operator, ServedKind
+from tests.etcd.simulation import database as simulated
 from tests.etcd.simulation.database import FakeEtcd
 from tests.harness.kubelet.kubelet import ProcessStatus
 from tests.harness.scenario import Scenario
@@ -112,9 +114,10 @@ learn = cache(LiveReferenceRun.record)
 
 @pytest.fixture(autouse=True)
 def skip_connection_time() -> Iterator[None]:
-    """Skip the time for which a member must be connected before the next one is added."""
+    """Skip the time after which a member is added, and a version is raised: the fake servers have no time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scaling, "CONNECTED_SECONDS", 0.0)
+        patch.setattr(simulated, "MONITORED", timedelta())
         yield
 
 
