@@ -31,6 +31,9 @@ OPERATOR = 'cluster=~"$cluster",namespace=~"$namespace",job=~"$job",instance=~"$
 OPERATOR_TARGET = 'cluster=~"$cluster",job=~"$job",instance=~"$instance"'
 """Selector of operators' targets in any namespace."""
 
+STOPPED = "Hibernated|Hibernating"
+"""Reasons of Available while all pods are stopped on purpose, as a regular expression."""
+
 ID = "cluster, kind, namespace, name"
 """Labels that identify a resource in states."""
 

@@ -25,6 +25,7 @@ from dashboards.promql import (
     KINDS,
     RESOURCE,
     SERVED,
+    STOPPED,
     dashboard_of,
     or_none,
     quiet,
@@ -58,6 +59,7 @@ PHASES: Mappings = (
     ("Scaling", "Scaling", "blue"),
     ("Upgrading", "Upgrading", "blue"),
     ("Paused", "Paused", "purple"),
+    ("Hibernated", "Hibernated", "purple"),
     ("Failed", "Failed", "orange"),
 )
 CERTIFICATE: Mappings = (("0", "valid", "green"), ("1", "renew", "orange"))
@@ -115,8 +117,9 @@ def all_resources(kinds: str) -> str:
 def with_condition(
     kinds: str, title: str, name: str, status: str, description: str, *, thresholds: Steps, width: int = 4
 ) -> Stat:
-    """Number of resources whose condition `name` has this status."""
-    found = states("platform_resource_condition", kinds, f'type="{name}"', f'status="{status}"')
+    """Number of resources whose condition `name` has this status, without those whose pods are stopped on purpose."""
+    labels = f'type="{name}"', f'status="{status}"', f'reason!~"{STOPPED}"'
+    found = states("platform_resource_condition", kinds, *labels)
     return Stat(
         title=title,
         description=description,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dashboards.promql import STOPPED
 from dashboards.rules.expressions import ID, NAMED, about_resources, condition, ending, state
 from dashboards.rules.model import Alert, Group, Subject
 
@@ -15,7 +16,7 @@ RESOURCE = "{{ $labels.kind }} {{ $labels.namespace }}/{{ $labels.name }}"
 
 PLANNED = (
     "Scaling|Updating|Upgrading|Downgrading|SwitchingWorkload|Resizing|GrowingVolumes|ReplacingCertificates|"
-    "Joining|Promoting|Removing|Pairing|Forgetting"
+    "Joining|Promoting|Removing|Pairing|Forgetting|Hibernating|WakingUp"
 )
 """Reasons of Ready during a change that a user requested, as a regular expression."""
 
@@ -60,12 +61,12 @@ def group(operator: str, kind: str, *progress: str) -> Group:
 def _service(kind: str) -> tuple[Alert, ...]:
     """Return the rule about the condition Available, which pages."""
     on_own_page = about_resources(kind).alert
-    new = condition_of_ready(kind, NEW)
+    new, unserved = condition_of_ready(kind, NEW), condition(kind, "Available", "False", f'reason!~"{STOPPED}"')
     return (
         on_own_page(
             "PlatformResourceUnavailable",
             "critical",
-            f"{condition(kind, 'Available', 'False')} unless on ({ID}) {new}",
+            f"{unserved} unless on ({ID}) {new}",
             "5m",
             f"{RESOURCE} does not serve its clients",
             "Its servers, or the kubelet, report that clients cannot read and write all of their data. The message of "
@@ -122,7 +123,7 @@ def _progress(kind: str, progress: Sequence[str]) -> tuple[Alert, ...]:
         progress: metrics that change while a planned change makes progress.
     """
     in_overview = Subject("platform-overview", NAMED).alert
-    paused = f"unless on ({ID}) ({state('platform_resource_paused', kind)} == 1)"
+    paused = f"unless on ({ID}) ({state('platform_resource_paused', kind)} == 1) {unless_hibernated(kind)}"
     unready = f"time() - {state('platform_resource_unready_since_timestamp_seconds', kind)}"
     planned = condition_of_ready(kind, PLANNED)
     moving = " or ".join(f'(max by ({ID}) (changes({metric}{{kind="{kind}"}}[30m])) > 0)' for metric in progress)
@@ -130,8 +131,8 @@ def _progress(kind: str, progress: Sequence[str]) -> tuple[Alert, ...]:
         in_overview(
             "PlatformResourceNotReady",
             "warning",
-            f"({unready} > ${{unreadySeconds}} {paused} unless on ({ID}) {planned}) or "
-            f"({unready} > ${{changeSeconds}} {paused} unless on ({ID}) ({moving}))",
+            f"(({unready} > ${{unreadySeconds}} unless on ({ID}) {planned}) or "
+            f"({unready} > ${{changeSeconds}} unless on ({ID}) ({moving}))) {paused}",
             "1m",
             f"{RESOURCE} is not Ready",
             "The resource has not matched its spec for {{ $value | humanizeDuration }}, and no planned change makes "
@@ -223,6 +224,12 @@ def _certificates(kind: str) -> tuple[Alert, ...]:
             "Secret that spec.tls names.",
         ),
     )
+
+
+def unless_hibernated(kind: str) -> str:
+    """Return the end of an expression that excludes resources whose pods are all stopped on purpose."""
+    hibernated = condition(kind, "Available", "False", 'reason="Hibernated"')
+    return f"unless on ({ID}) ({hibernated})"
 
 
 def condition_of_ready(kind: str, reasons: str) -> str:

@@ -7,10 +7,12 @@ from operators.etcd.membership.volume_record import to_record
 from operators.etcd.objects import disruption_budget, names, network_policy, pod, services
 from operators.etcd.objects.names import COMPONENT, CONTAINER
 from operators.etcd.security.secrets import made_secrets
+from operators.etcd.steps.backup_schedule import why_unfinished
 from operators.etcd.steps.connection_secret import connection
 from operators.etcd.steps.credentials import lasting_secrets
-from operators.etcd.steps.provisioning import ensure_secrets
+from operators.etcd.steps.provisioning import apply_stateful_set, ensure_secrets
 from shared.steps.database import StoredDatabase
+from shared.steps.hibernation import Hibernation
 
 DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     component=COMPONENT,
@@ -32,3 +34,5 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     refusal="etcd.ydzs.io/growth-refused",
     modification="etcd.ydzs.io/modification-tried",
 )
+
+HIBERNATION: Hibernation[Assessment] = Hibernation(("size",), why_unfinished, apply_stateful_set)

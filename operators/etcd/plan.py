@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from operators.etcd.api.resource import EtcdCluster, exposure, validate
-from operators.etcd.database import DATABASE
+from operators.etcd.database import DATABASE, HIBERNATION
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.report import health, status
 from operators.etcd.running_cluster import as_it_runs
@@ -64,6 +64,7 @@ from shared.status.reasons import REPLACING_CERTIFICATES, RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.database import report_ending_certificates, require_valid_certificates
+from shared.steps.hibernation import hold, keep_stopped
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
 
 
@@ -112,6 +113,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
                 refuse_stray_pods,  # while no quorum answers: one may use the volume of a member
                 ensure_stateful_set,  # a replica per member, and the permission to join
                 close_bootstrap,  # a started member must not bootstrap again
+                keep_stopped,  # members of a hibernating cluster are not missing
                 restart_broken,  # repair a change that broke the whole cluster
                 restart_distrusting,  # members whose certificate authority was deleted or replaced
                 require_access,  # etcd accepts the operator's credentials
@@ -151,7 +153,8 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
     serving_reasons = frozenset({REPLACING_CERTIFICATES, RESIZING})
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
-    _view = staticmethod(Assessment.of)
+    hibernation = HIBERNATION
+    _view = staticmethod(lambda *given: hold(Assessment.of(*given)))
     _as_it_runs = staticmethod(as_it_runs)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)

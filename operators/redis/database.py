@@ -9,9 +9,11 @@ from operators.redis.objects.names import COMPONENT, CONTAINER
 from operators.redis.security.secrets import made_secrets
 from operators.redis.state.volume_record import to_record
 from operators.redis.steps.connection_secret import connection, of_users, spare
-from operators.redis.steps.provisioning import ensure_secrets
+from operators.redis.steps.hibernation import why_running
+from operators.redis.steps.provisioning import ensure_secrets, ensure_stateful_set
 from operators.redis.steps.rolling_update import permitted
 from shared.steps.database import StoredDatabase
+from shared.steps.hibernation import Hibernation
 
 DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     component=COMPONENT,
@@ -34,3 +36,6 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     refusal="redis.middleware.hc.cn/growth-refused",
     modification="redis.middleware.hc.cn/modification-tried",
 )
+
+SIZE = "replicas", "replicas_per_master"
+HIBERNATION: Hibernation[Assessment] = Hibernation(SIZE, why_running, ensure_stateful_set)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from operators.redis.api.admission import exposure, validate
 from operators.redis.api.resource import RedisCluster
-from operators.redis.database import DATABASE
+from operators.redis.database import DATABASE, HIBERNATION
 from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import SPREADING
 from operators.redis.report import health, status
@@ -29,6 +29,7 @@ from operators.redis.steps.data_loss_recovery import recover_lost_slots
 from operators.redis.steps.deleted_pods import stop_servers
 from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.handover import hand_over_deleted
+from operators.redis.steps.hibernation import hold
 from operators.redis.steps.joining import join_nodes, refuse_full_nodes
 from operators.redis.steps.live_config import apply_config, label_serving_pods, report_refused_config
 from operators.redis.steps.lost_authority import restart_distrusting
@@ -69,6 +70,7 @@ from shared.status.phases import UPGRADING
 from shared.status.reasons import RESIZING
 from shared.steps import planner
 from shared.steps.database import report_ending_certificates, require_valid_certificates
+from shared.steps.hibernation import keep_stopped
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
 
 
@@ -121,6 +123,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             (refuse_full_nodes,),  # nor while a node that should join has keys
             (label_serving_pods,),  # add synced members to the client Service
             (
+                keep_stopped,  # nodes of a hibernating cluster are not missing
                 restart_distrusting,  # nodes whose certificate authority was deleted or replaced
                 await_redis,  # change nothing while no node is reachable
                 refuse_unknown_owners,  # the cluster may be merging with another one
@@ -168,7 +171,8 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     serving_reasons = frozenset({SPREADING, RESIZING})
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
-    _view = staticmethod(Assessment.of)
+    hibernation = HIBERNATION
+    _view = staticmethod(lambda *given: hold(Assessment.of(*given)))
     _as_it_runs = staticmethod(as_it_runs)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)

@@ -456,6 +456,11 @@ class Adopt(SpecModel):
     )
 
 
+HIBERNATE = (
+    "If true, all pods stop once nothing else is in progress; volumes, Services, Secrets and the budget stay. If it is "
+    "false again, the pods return with their volumes, and a changed size applies once all are back."
+)
+
 DELETION_PROTECTION = (
     "If true, the API server rejects the deletion of this resource until the field is false again; the operator need "
     "not run for that. It does not protect against the deletion of the namespace or of the CRD, nor the volume claims."

@@ -136,6 +136,8 @@ GENERATING_PASSWORD = COMMON.add(
     "The operator creates, restores or renews the Secret with a generated password (spec.auth without a Secret).",
 )
 GROWING_VOLUMES = COMMON.add("GrowingVolumes", Severity.NORMAL, "Volumes are being expanded to the size in the spec.")
+HIBERNATED = COMMON.add("Hibernated", Severity.NORMAL, "All pods are stopped, as spec.hibernate requests.")
+HIBERNATING = COMMON.add("Hibernating", Severity.WARNING, "All pods are being stopped, as spec.hibernate requests.")
 IMAGE_PULL_FAILED = COMMON.add(
     "ImagePullFailed",
     Severity.WARNING,
@@ -274,6 +276,7 @@ UPGRADE_TIMEOUT = COMMON.add(
 UPGRADING = COMMON.add(
     "Upgrading", Severity.NORMAL, "A change of the spec is being rolled out to the pods, one at a time."
 )
+WAKING_UP = COMMON.add("WakingUp", Severity.WARNING, "spec.hibernate is false again, and not all pods are back yet.")
 MODIFYING_VOLUMES = COMMON.add(
     "ModifyingVolumes", Severity.NORMAL, "The volumes get the VolumeAttributesClass of the spec."
 )

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from shared.api.spec import CustomResource
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.kubernetes.ownership import Owner
 from shared.pki.validity import Validity
@@ -78,6 +79,8 @@ class Storage(Protocol):
     @property
     def volume_attributes_class_name(self) -> str | None: ...
 
+
+HIBERNATION = "platform.ydzs.io/hibernation"  # annotation of a StatefulSet, which must not be recreated meanwhile
 
 Seen = TypeVar("Seen", bound=Served)
 SeenStored = TypeVar("SeenStored", bound=Stored)
@@ -277,7 +280,7 @@ class StoredDatabase(Database[SeenStored]):
     def grow_volumes(self, seen: SeenStored) -> Step:
         """Expand volumes to the size of the spec; they never shrink."""
         storage = self.storage(seen.resource)
-        if storage is None or seen.stateful_set is None:
+        if storage is None or seen.stateful_set is None or annotation(seen.stateful_set, HIBERNATION):
             return PASS
         return provisioning.grow_volumes(
             _volumes(seen.instances),

@@ -23,8 +23,10 @@ from shared.status.deadlines import Deadline
 from shared.status.health import Health
 from shared.status.phases import CREATING, PAUSED, UPDATING
 from shared.status.progress import Work
-from shared.status.reasons import CREATE_TIMEOUT, INVALID_SPEC, POLICY_VIOLATED, UPGRADE_TIMEOUT
+from shared.status.reasons import CREATE_TIMEOUT, HIBERNATED, INVALID_SPEC, POLICY_VIOLATED, UPGRADE_TIMEOUT
 from shared.status.verdict import Progress, Verdict
+from shared.steps import hibernation
+from shared.steps.hibernation import Hibernation
 from shared.steps.own_secrets import OwnSecrets
 from shared.steps.view import View
 
@@ -44,6 +46,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
         served_reasons: reasons of unfinished work for which, as for a pause, Ready follows `_serves_all`.
         poll_seconds: maximum time between observations of a resource; None if watches report every change.
         busy_seconds: the same while the resource does not match its spec and no step sets a time.
+        hibernation: how all pods stop and return (`spec.hibernate`); None for a kind without volumes.
     """
 
     settings: Settings
@@ -52,6 +55,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
     serving_reasons: ClassVar[frozenset[str]] = frozenset()
     poll_seconds: ClassVar[float | None] = None
     busy_seconds: ClassVar[float | None] = None
+    hibernation: ClassVar[Hibernation[Any] | None] = None
 
     @staticmethod
     @abc.abstractmethod
@@ -133,7 +137,13 @@ class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
             changed = follow(self._change(), seen)
         outcomes = (*healing, provided, changed)  # repairs first: a write for a new spec may be slow
         verdict = combine([outcome.verdict for outcome in healing], provided.verdict, changed.verdict)
-        phase = str(self._phase(running, verdict))
+        health = self._health(running)
+        if self.hibernation is not None:
+            turn, verdict = self.hibernation.turn(seen, verdict, provided.verdict, self._serves_all)
+            outcomes, health = (*outcomes, turn), self.hibernation.judged(seen, health)
+        reasons = (health.available.reason if health and health.available else "", verdict.reason)
+        asleep = next((str(reason) for reason in reasons if reason in hibernation.PHASES), "")
+        phase = asleep or str(self._phase(running, verdict))
         if verdict.done:
             summary = self._summary(seen)
             verdict = dataclasses.replace(verdict, message=f"{summary} {verdict.message}".strip())
@@ -145,7 +155,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
         secrets = observed_secrets.report(resource.reported, self._secret_versions(seen), spec_is_met=verdict.done)
         if (made := self._own_secrets(seen)) is not None:
             secrets = {**secrets, RECORD: made.record}
-        work = () if verdict.done else self._work(running)
+        work = () if verdict.done or asleep == HIBERNATED else self._work(running)
         unfinished = progress.report(resource.reported, work, now)
         return Plan(
             tuple(outcome.actions for outcome in outcomes if outcome.actions),
@@ -155,7 +165,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
             self._heals_after(healing),
             repairs=sum(bool(outcome.actions) for outcome in healing),
             poll=shortest(self.poll_seconds, self._poll(outcomes, verdict)),
-            health=self._health(running),
+            health=health,
         )
 
     def _poll(self, outcomes: Sequence[Outcome], verdict: Verdict) -> float | None:

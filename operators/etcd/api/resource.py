@@ -177,7 +177,8 @@ class RunsAsStatus(SpecModel):
 class EtcdClusterStatus(Status):
     """Observed state of an EtcdCluster.
 
-    The phase is Creating, Running, Scaling, Updating, Degraded, Recovering, Restoring, Paused or Failed.
+    The phase is Creating, Running, Scaling, Updating, Degraded, Recovering, Restoring, Hibernating, Hibernated,
+    WakingUp, Paused or Failed.
     """
 
     size: int | None = Field(None, description="Number of members, learners included.", json_schema_extra=INT32)

@@ -200,6 +200,12 @@ CLUSTER_RULES = (
     reserved_prefix("labels", OWN_KEYS),
     reserved_prefix("annotations", OWN_KEYS),
     Rule(
+        "!has(self.hibernate) || !self.hibernate || self.storage.medium == 'Volume'",
+        lambda spec: not spec.hibernate or spec.storage.medium == "Volume",
+        "members in memory would lose all data with their pods. Set storage.medium to Volume, or remove hibernate.",
+        at="hibernate",
+    ),
+    Rule(
         "!has(self.restore) || self.storage.medium == 'Volume'",
         lambda spec: spec.restore is None or spec.storage.medium == "Volume",
         "a restore needs a volume, on which the data is created before a member starts. Set storage.medium to Volume.",

@@ -19,6 +19,7 @@ from shared.api.podspec import PodDisruptionBudget, PodSettings, Quantity
 from shared.api.spec import (
     CONNECTION,
     DELETION_PROTECTION,
+    HIBERNATE,
     INT32,
     INT64,
     Adopt,
@@ -415,6 +416,7 @@ class EtcdClusterSpec(PodSettings, PodExtensions):
     )
     connection_secret: bool = Field(True, description=CONNECTION)
     deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
+    hibernate: bool = Field(False, description=HIBERNATE)
     paused: bool = Field(
         False,
         description=(

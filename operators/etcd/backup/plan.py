@@ -22,7 +22,7 @@ from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Action, Apply, Delete, Plan, Step, StepOf, follow
 from shared.runtime.settings import Settings
 from shared.status.conditions import READY
-from shared.status.reasons import IMAGE_PULL_FAILED
+from shared.status.reasons import HIBERNATED, IMAGE_PULL_FAILED
 from shared.steps.planner import reject_invalid_spec
 
 POLL_SECONDS = 60.0
@@ -127,6 +127,7 @@ def take_snapshot(seen: Assessment) -> Step:
         why = errors or (
             "no healthy voter of this cluster answers" if observed.sources else "no member has a running pod"
         )
+        why = "it hibernates (spec.hibernate)" if cluster.phase == HIBERNATED else why
         message = (
             f"No member of EtcdCluster {cluster.name} can provide a snapshot: {why.rstrip('.')}. The operator retries."
         )

@@ -29,6 +29,7 @@ _corrupt = state("platform_etcd_alarms", KIND, 'alarm="CORRUPT"')
 _differ = state("platform_resource_condition", KIND, 'reason=~"CorruptionUnclear|CorruptMemberBlocked"')
 _clusters = state("platform_resource_info", KIND)
 _due = state("platform_etcd_snapshot_next_timestamp_seconds", KIND)
+_unless_hibernated = resource_rules.unless_hibernated(KIND)
 _scheduled = state("platform_etcd_snapshot_last_success_timestamp_seconds", KIND)
 _taken = "max by (cluster, namespace, etcdcluster) (platform_etcd_backup_completed_timestamp_seconds)"
 _named = f'label_replace({_taken}, "name", "$1", "etcdcluster", "(.+)")'
@@ -70,7 +71,7 @@ _RESOURCES = Group(
         _of_resources(
             "EtcdSnapshotLate",
             "warning",
-            f"time() - {state('platform_etcd_snapshot_next_timestamp_seconds', KIND)} > ${{snapshotLateSeconds}}",
+            f"time() - {_due} > ${{snapshotLateSeconds}} {_unless_hibernated}",
             "5m",
             f"A scheduled snapshot of {RESOURCE} is overdue",
             "The snapshot was due {{ $value | humanizeDuration }} ago. The message of the latest EtcdBackup names the "
@@ -79,7 +80,7 @@ _RESOURCES = Group(
         _of_resources(
             "EtcdBackupTooOld",
             "warning",
-            f"time() - {_last_backup} > ${{backupAgeSeconds}}",
+            f"time() - {_last_backup} > ${{backupAgeSeconds}} {_unless_hibernated}",
             "5m",
             f"The last backup of {RESOURCE} is too old",
             "The last complete snapshot was taken {{ $value | humanizeDuration }} ago. Everything written since would "

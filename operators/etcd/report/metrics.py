@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from operators.etcd.api.backup import COMPLETE
 from shared.kubernetes.kinds import Obj
+from shared.status.reasons import HIBERNATED
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State, timestamp
 from shared.steps.confirmed_recovery import awaits_confirmation
 
@@ -18,7 +19,7 @@ MEMBERS = State(
 )
 HAS_LEADER = State(
     "platform_etcd_has_leader",
-    "1 if an EtcdCluster has a leader, else 0; absent while only the operator cannot reach its members.",
+    "1 if an EtcdCluster has a leader, else 0; absent while it hibernates, or only the operator reaches no member.",
 )
 ALARMS = State(
     "platform_etcd_alarms", "Members of an EtcdCluster that raised an alarm: NOSPACE or CORRUPT.", ("alarm",)
@@ -61,7 +62,7 @@ STATES = (
 def cluster_states(obj: Obj) -> Iterator[Sample]:
     """Yield the metrics of an EtcdCluster that depend on its kind."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    yield DESIRED(spec.get("size"))
+    yield DESIRED(0 if status.get("phase") == HIBERNATED else spec.get("size"))
     yield READY(status.get("readyMembers") or 0)
     yield PAUSED(bool(spec.get("paused")))
     members = [member for member in status.get("members") or () if "id" in member]
@@ -72,7 +73,7 @@ def cluster_states(obj: Obj) -> Iterator[Sample]:
     has_quorum = (status.get("readyMembers") or 0) > (
         len(members) - learners
     ) // 2  # the kubelet's probe needs a leader
-    yield HAS_LEADER(None if has_quorum and not has_leader else has_leader)
+    yield HAS_LEADER(None if status.get("phase") == HIBERNATED or (has_quorum and not has_leader) else has_leader)
     raised = Counter(alarm for member in members for alarm in member.get("alarms") or ())
     for alarm in ("CORRUPT", "NOSPACE"):
         yield ALARMS(raised[alarm], alarm)

@@ -29,6 +29,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.status.progress import Work
 from shared.steps import connection
+from shared.steps.hibernation import is_stopped
 
 MIN_CHANGE_SHARE = 0.1
 """Relative change of a size from which on it is updated in the status."""
@@ -94,7 +95,7 @@ def _endpoints(seen: Assessment) -> list[str]:
     quorum. Without a list of members, all URLs stay but those of members that lost their data, by evidence.
     """
     resource = seen.resource
-    before: list[str] = resource.reported.get("endpoints") or []
+    before: list[str] = [] if is_stopped(seen) else resource.reported.get("endpoints") or []
     if seen.members is None and resource.recorded_cluster_id:
         without_quorum = loss(seen)
         lost = {names.client_url_of(resource, voter.name) for voter in without_quorum.lost} if without_quorum else ()

@@ -21,7 +21,7 @@ from shared.runtime.plan import PASS, Step
 from shared.status.conditions import AVAILABLE
 from shared.status.messages import grouped
 from shared.status.phases import CREATING, DEGRADED, FAILED, PAUSED, RESTORING, RUNNING, SCALING, UPDATING
-from shared.status.reasons import IMAGE_PULL_FAILED, Reason
+from shared.status.reasons import IMAGE_PULL_FAILED, WAKING_UP, Reason
 from shared.status.verdict import Progress, Verdict
 from shared.steps.rolling_update import RETURN_TIMEOUT
 
@@ -150,7 +150,7 @@ def _movement(seen: Assessment) -> Reason:
     if before == UPDATING or any(outdated(seen, instance) for instance in seen.instances) or hold(seen):
         return UPDATING
     resized = seen.members is not None and len(seen.members) != resource.spec.size
-    if before == SCALING or (resized and (resource.changed or before in (FAILED, PAUSED))):
+    if before == SCALING or (resized and (resource.changed or before in (FAILED, PAUSED, WAKING_UP))):
         return SCALING
     return DEGRADED
 

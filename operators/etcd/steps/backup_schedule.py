@@ -28,6 +28,7 @@ from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Apply, Delete, Step
 from shared.status import conditions
+from shared.steps.hibernation import is_stopped
 
 MAX_FAILED_KEPT = 3
 """Failed EtcdBackups of the schedule that are kept for inspection."""
@@ -44,7 +45,7 @@ def schedule_backups(seen: Assessment) -> Step:
     """
     resource = seen.resource
     desired = resource.spec.backup
-    if desired is None or not resource.recorded_cluster_id:
+    if desired is None or not resource.recorded_cluster_id or is_stopped(seen):  # then the latest is taken afterwards
         return PASS
     scheduled = seen.backup.scheduled
     actions: list[Apply | Delete] = [Delete(API.kind, obj) for obj in _surplus(scheduled, desired.retention)]
@@ -93,6 +94,11 @@ def backup_status(seen: Assessment) -> Obj | None:
     elif following is not None:
         found["nextTime"] = rfc3339(following)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def why_unfinished(seen: Observed) -> str:
+    """Return that a scheduled snapshot has not ended, which needs a member; empty if all have."""
+    return next((f"EtcdBackup {_name(obj)} is not complete." for obj in seen.backup.scheduled if not _is_over(obj)), "")
 
 
 def failing(seen: Observed) -> str:

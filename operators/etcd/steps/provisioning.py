@@ -25,7 +25,7 @@ from shared.status.observed_secrets import versions_of
 from shared.status.reasons import ISSUING_CERTIFICATES, REPLACING_CERTIFICATES
 from shared.status.verdict import Progress
 from shared.steps import certificates as steps
-from shared.steps import provisioning
+from shared.steps import hibernation, provisioning
 from shared.steps.certificates import Copying, Issuing, keep_certificates
 from shared.steps.deferred import AFFINITY, Deferred, keep_deferred, restarts_pods
 from shared.steps.resize import can_resize, resizable
@@ -136,7 +136,7 @@ def create_stateful_set(seen: Assessment) -> Step:
     """Create the StatefulSet if there is none; afterwards `ensure_stateful_set` keeps it."""
     known = seen.resource.recorded_cluster_id
     is_of_another = bool(known and seen.cluster_id) and seen.cluster_id not in (known, successor(seen.resource))
-    return PASS if seen.stateful_set is not None or is_of_another else _apply_stateful_set(seen)
+    return PASS if seen.stateful_set is not None or is_of_another else apply_stateful_set(seen)
 
 
 def ensure_stateful_set(seen: Assessment) -> Step:
@@ -149,7 +149,9 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     if seen.stateful_set is None:
         return PASS
     if seen.spec_applies:
-        return _apply_stateful_set(seen)
+        return apply_stateful_set(seen)
+    if hibernation.is_stopped(seen):  # the pods return with the spec
+        return PASS
     present = managed_fields.applied(seen.stateful_set, seen.settings.operator)
     if present is None or not (resource.recorded_cluster_id or seen.cluster_id):
         return PASS
@@ -159,7 +161,8 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     return Step.do(Apply(STATEFUL_SET, present, unchanged=True))
 
 
-def _apply_stateful_set(seen: Assessment) -> Step:
+def apply_stateful_set(seen: Assessment) -> Step:
+    """Apply the StatefulSet of the spec."""
     made = _stateful_set(seen, seen.secrets.mounts)
     if seen.secrets.copies and seen.stateful_set is not None:  # an upgrade of the operator alone restarts no member
         former = _stateful_set(seen, seen.secrets.originals)
@@ -174,6 +177,7 @@ def _stateful_set(seen: Assessment, mounts: pod.MountedSecrets) -> Obj:
     runs = running.resource
     template = pod.pod(runs, own, image(running), follows.start, mounts, quota(running), serves=follows.serves)
     made = stateful_set.stateful_set(runs, own, template, _count(seen), seen.stateful_set)
+    made["metadata"]["annotations"] |= hibernation.note(seen)
     given = (AFFINITY,) if runs.spec.affinity is not None else ()
     # A change of a limit changes GOMAXPROCS or GOMEMLIMIT too, which etcd reads only when it starts.
     pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
@@ -183,8 +187,8 @@ def _stateful_set(seen: Assessment, mounts: pod.MountedSecrets) -> Obj:
 
 
 def _count(seen: Assessment) -> int:
-    """Return the replicas: one for each member, unless a recovery determines them."""
-    stopped = replicas(seen)
+    """Return the replicas: one for each member, unless a hibernation or a recovery determines them."""
+    stopped = 0 if hibernation.stops(seen) else replicas(seen)
     return seen.layout.replicas if stopped is None else stopped
 
 

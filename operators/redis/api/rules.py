@@ -221,6 +221,12 @@ CLUSTER_RULES = (
         at="storage",
     ),
     Rule(
+        "!has(self.hibernate) || !self.hibernate || has(self.storage)",
+        lambda spec: not spec.hibernate or spec.storage is not None,
+        "nodes without storage would lose all data with their pods. Set storage, or remove hibernate.",
+        at="hibernate",
+    ),
+    Rule(
         "!has(self.adopt) || has(self.storage)",
         lambda spec: spec.adopt is None or spec.storage is not None,
         "nodes without storage have no volumes that could be adopted. Set storage, or remove adopt.",

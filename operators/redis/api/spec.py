@@ -24,6 +24,7 @@ from shared.api.rules import TLS_RULES
 from shared.api.spec import (
     CONNECTION,
     DELETION_PROTECTION,
+    HIBERNATE,
     INT32,
     Adopt,
     AtMost,
@@ -249,6 +250,7 @@ class RedisClusterSpec(PodSettings, PodExtensions):
         "AssignReceive, or if an earlier build of the operator wrote such entries; else false.",
     )
     deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
+    hibernate: bool = Field(False, description=HIBERNATE)
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *extension_rules(RESERVED), *CLUSTER_RULES)
 

@@ -271,7 +271,7 @@ class UserStatus(SpecModel):
 class RedisClusterStatus(Reported):
     """Observed state of the cluster.
 
-    The phase is empty, Creating, Running, Scaling, Upgrading or Failed.
+    The phase is empty, Creating, Running, Scaling, Upgrading, Hibernating, Hibernated, WakingUp or Failed.
     """
 
     conditions: Annotated[list[ClusterCondition], Field(max_length=1024)] = Field(

@@ -88,8 +88,8 @@ class NodeFacts(Observed, View[RedisCluster, Settings]):
         """
         made = self.stateful_set
         count = int(made["spec"]["replicas"]) if made else 0
-        if made and managed_fields.is_applied(made, "spec", "replicas"):
-            return count
+        if count and made and managed_fields.is_applied(made, "spec", "replicas"):
+            return count  # 0 only while the cluster hibernates
         return max([count, *(each.number + 1 for each in self.instances if each.volume or each.recorded)])
 
     def is_scaled_away(self, node_id: str) -> bool:

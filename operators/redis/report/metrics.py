@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from operators.redis.api.node_entries import recorded_entries
 from operators.redis.slots.hash_slots import SLOTS, Slots
 from shared.kubernetes.kinds import Obj
+from shared.status.reasons import HIBERNATED
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
 from shared.steps.confirmed_recovery import awaits_confirmation
 
@@ -14,7 +15,7 @@ PRIMARIES = State("platform_redis_masters", "Number of primaries of a RedisClust
 SLOT_COUNT = State(
     "platform_redis_slots",
     "Slots of a RedisCluster by state: served by a ready node, or unserved; in neither state while only the operator "
-    "cannot reach the node. Absent before the cluster is created.",
+    "cannot reach the node. Absent before the cluster is created, and while it hibernates.",
     ("state",),
 )
 SLOTS_LEFT = State(
@@ -33,11 +34,12 @@ STATES = (PRIMARIES, SLOT_COUNT, SLOTS_LEFT, RECOVERY_WAITING)
 def states(obj: Obj) -> Iterator[Sample]:
     """Yield the state metrics of a resource."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    yield DESIRED(spec.get("replicas"))
+    is_stopped = status.get("phase") == HIBERNATED
+    yield DESIRED(0 if is_stopped else spec.get("replicas"))
     yield READY(status.get("readyReplicas") or 0)
     yield PAUSED(bool(spec.get("pause")))
     yield PRIMARIES(status.get("masters") or 0)
-    if status.get("formed"):
+    if status.get("formed") and not is_stopped:
         served = _slots(status, "True")
         yield SLOT_COUNT(len(served), "served")
         yield SLOT_COUNT(SLOTS - len(Slots.union((served, _slots(status, "Unknown")))), "unserved")

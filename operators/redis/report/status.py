@@ -37,9 +37,10 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import selector_text
 from shared.status.messages import settled
 from shared.status.progress import Work
-from shared.status.reasons import NOT_ANSWERING
+from shared.status.reasons import HIBERNATED, NOT_ANSWERING
 from shared.status.verdict import Verdict
 from shared.steps import connection
+from shared.steps.hibernation import is_stopped
 
 
 def report(seen: Assessment, phase: str, verdict: Verdict) -> Obj:
@@ -237,6 +238,8 @@ def _doing(seen: Assessment, instance: Instance) -> tuple[str, str]:
     """Return the reason and the message of a node: why it does not serve."""
     if serves(seen, instance):
         return SERVING, ""
+    if instance.pod is None and is_stopped(seen):
+        return HIBERNATED, "The pod is stopped, and its volume is kept."
     if instance.pod is None or instance.pod.problem:
         no_pod = f"The pod {instance.hidden}." if instance.hidden else NO_POD
         return (instance.pod.problem_reason, instance.pod.problem) if instance.pod else ("NoPod", no_pod)

@@ -12,7 +12,7 @@ from shared.runtime.plan import PASS, Step
 from shared.status.health import listed
 from shared.status.messages import grouped
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPGRADING
-from shared.status.reasons import IMAGE_PULL_FAILED, NO_REASON, Reason
+from shared.status.reasons import IMAGE_PULL_FAILED, NO_REASON, WAKING_UP, Reason
 from shared.status.verdict import Progress, Verdict
 
 POLL_SECONDS = 30.0
@@ -138,6 +138,6 @@ def _movement(seen: Assessment) -> Reason:
     if before == UPGRADING or any(outdated(seen, instance) for instance in seen.instances):
         return UPGRADING
     left_over = any(instance.number >= resource.spec.replicas and instance.pod for instance in seen.instances)
-    resized = resource.changed and len(seen.view.members) != resource.spec.replicas
+    resized = (resource.changed or before == WAKING_UP) and len(seen.view.members) != resource.spec.replicas
     moves = resource.formed and bool(seen.slot_plan.moves)
     return SCALING if before == SCALING or left_over or resized or moves else RUNNING

@@ -30,6 +30,7 @@ PLANNER = Planner(SETTINGS)
 CHAINS = PLANNER._heal()
 
 WAITING = {
+    "keep_stopped": "pods that are stopped on purpose are not missing, and nothing about them is repaired",
     "repair_proven": "the next steps write and use these Secrets, which another client may have made",
     "require_authentication": "no node accepts a command that would change its passwords",
     "rotate_password": "a node that restarts with a certificate reads the passwords, too: one change at a time",

@@ -152,6 +152,8 @@ ACCEPTED = over(
         Case("a confirmed recovery", {"recovery": {"confirm": "a1b2c3"}}),
         Case("no metrics", {"metrics": {"enabled": False}}),
         Case("paused", {"paused": True}),
+        Case("hibernation", {"hibernate": True}),
+        Case("no hibernation in memory", {"hibernate": False, **stored(medium="Memory")}),
         Case("the longest name", resource="a" * 52),
     ),
 )
@@ -649,6 +651,12 @@ REFUSED = over(
             {**FROM_BACKUP, **stored(medium="Memory")},
             "a restore needs a volume",
             "spec.restore: a restore needs a volume",
+        ),
+        Case(
+            "hibernation in memory",
+            {"hibernate": True, **stored(medium="Memory")},
+            "members in memory would lose all data with their pods",
+            "spec.hibernate: members in memory would lose all data with their pods",
         ),
         Case(
             "adoption into memory",

@@ -172,6 +172,7 @@ UNCHANGEABLE = {
     "extraInitContainers[].restartPolicy": "it has one value: tests/support/extension_cases.py sets and removes it"
 }
 
+STOPS = "all pods stop, and no other edit shows meanwhile: tests/etcd/simulation, tests/redis/simulation"
 PROTECTION = "a policy reads it when the resource is deleted: tests/platform/api/charts/test_deletion_protection.py"
 TOKEN = "a token that the status names after a loss; before that, it means nothing: {}"
 KEPT = "volumes keep their class when the field is removed: tests/platform/unit/shared/steps/test_modify_volumes.py"
@@ -238,6 +239,7 @@ SUBJECTS = {
             "recovery.confirm": TOKEN.format("tests/platform/api/crash/test_etcd.py, lost quorum and recovery"),
             "recovery.release": TOKEN.format("tests/etcd/simulation, scenarios of recoveries"),
             "deletionProtection": PROTECTION,
+            "hibernate": STOPS,
             "storage.volumeAttributesClassName": KEPT,
         },
         specs={
@@ -301,6 +303,7 @@ SUBJECTS = {
             "updateStrategy.assignStrategies[].fromReplicas": MOVES,
             "recovery.confirm": TOKEN.format("tests/platform/api/crash/test_redis.py, lose slots and recover"),
             "deletionProtection": PROTECTION,
+            "hibernate": STOPS,
             "storage.volumeAttributesClassName": KEPT,
         },
         state=redis_state,

@@ -132,6 +132,57 @@ def test_blindness_of_the_operator_does_not_page(operator: str, tmp_path: Path) 
     )
 
 
+HOURS_ASLEEP = 72
+
+
+def hibernated(kind: str, available: str, ready: str) -> dict[str, str]:
+    """Return the series of a resource without pods, for reasons of Available and Ready."""
+    constant = f"x{HOURS_ASLEEP}"
+    return {
+        condition(kind, "Ready", "False", ready): f"1{constant}",
+        condition(kind, "Available", "False", available): f"1{constant}",
+        condition(kind, "Degraded", "False", available): f"1{constant}",
+        state("platform_resource_unready_since_timestamp_seconds", kind): f"0{constant}",
+        state("platform_resource_paused", kind): f"0{constant}",
+        state("platform_resource_ready_replicas", kind): f"0{constant}",
+        state("platform_resource_desired_replicas", kind): f"0{constant}",
+        state("platform_redis_masters", kind): f"0{constant}",
+        state("platform_etcd_snapshot_next_timestamp_seconds", kind): f"0{constant}",
+        state("platform_etcd_snapshot_last_success_timestamp_seconds", kind): f"-1000000{constant}",
+        own("leader_election_master_status", name=f"{OPERATORS[kind]}-operator"): f"1{constant}",
+    }
+
+
+OPERATORS = {"EtcdCluster": "etcd", "RedisCluster": "redis"}
+
+
+@pytest.mark.parametrize(("kind", "operator"), OPERATORS.items())
+def test_hibernated_resource_fires_nothing(kind: str, operator: str, tmp_path: Path) -> None:
+    series = hibernated(kind, "Hibernated", "Hibernated")
+    firing(tmp_path, operator, series, [(60 * (HOURS_ASLEEP - 1), 'name="orders"', [])], minutes=60)
+
+
+@pytest.mark.parametrize(("kind", "operator"), OPERATORS.items())
+def test_pods_that_do_not_stop_are_a_warning_and_no_page(kind: str, operator: str, tmp_path: Path) -> None:
+    series = hibernated(kind, "Hibernating", "Hibernating")
+    expected = ["PlatformResourceNotReady", *(["EtcdBackupTooOld", "EtcdSnapshotLate"] if operator == "etcd" else [])]
+    minute = 60 * (HOURS_ASLEEP - 1)
+    firing(
+        tmp_path,
+        operator,
+        series,
+        [(minute, 'name="orders"', expected), (minute, 'severity="critical"', [])],
+        minutes=60,
+    )
+
+
+@pytest.mark.parametrize(("kind", "operator"), OPERATORS.items())
+def test_wake_up_that_lasts_pages(kind: str, operator: str, tmp_path: Path) -> None:
+    series = hibernated(kind, "NotServed", "WakingUp")
+    page = [(60, 'severity="critical"', ["PlatformResourceUnavailable"])]
+    firing(tmp_path, operator, series, page, minutes=60)
+
+
 @pytest.mark.parametrize("operator", RULES)
 def test_unavailable_resource_pages_once_although_the_operator_has_no_numbers(operator: str, tmp_path: Path) -> None:
     kind = KINDS[operator]

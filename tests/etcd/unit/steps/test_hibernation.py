@@ -1,0 +1,174 @@
+"""Hibernation of an EtcdCluster: when members stop, what is kept meanwhile, and how they return."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from operators.etcd.api.backup import API, SCHEDULED
+from operators.etcd.backup.view import BackupView
+from operators.etcd.client.commands import Remove
+from operators.etcd.report.metrics import HAS_LEADER, cluster_states
+from operators.etcd.state.observed import Observed
+from shared.kubernetes.encoding import canonical
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import Plan
+from shared.status.resource_metrics import DESIRED
+from shared.status.verdict import Progress
+from shared.steps.database import HIBERNATION
+from shared.steps.hibernation import WAKES, record
+from tests.etcd.unit.world import DOWN, LEARNER, UID, VOTER, At, acts, cluster, plan, replicas_and_start, seen
+
+PODLESS = At(up=False, pod=False)
+"""A member without a pod, on its volume."""
+
+ASLEEP = (PODLESS, PODLESS, PODLESS)
+STOPPED, WAKING = {"size": 3, WAKES: 0}, {"size": 3, WAKES: 1}
+ANNOUNCED: Obj = {"conditions": [{"type": "Ready", "status": "False", "reason": "Hibernating", "message": ""}]}
+DAILY: Obj = {"schedule": "0 0 * * *", "destination": {"volume": {"claimName": "snapshots"}}}
+
+
+def recorded(found: Observed, *, wakes: bool = False, size: int = 3) -> Observed:
+    """Return an observed state whose StatefulSet records a hibernation."""
+    assert found.stateful_set is not None
+    metadata, note = found.stateful_set["metadata"], canonical({"size": size, WAKES: int(wakes)}).decode()
+    noted = metadata | {"annotations": metadata["annotations"] | {HIBERNATION: note}}
+    return replace(found, stateful_set=found.stateful_set | {"metadata": noted})
+
+
+def hibernating(*at: At, known: bool = True, pods: int = 3, wakes: bool = False, size: int = 3, **spec: Any) -> Plan:
+    """Return the plan of a cluster that records a hibernation.
+
+    Args:
+        pods: replicas of the StatefulSet.
+        size: size at which the pods stopped; that of the spec is in `spec`.
+    """
+    given: dict[str, Any] = {"hibernate": not wakes, "recorded": range(size), **spec}
+    resource = cluster(given.pop("requested", size), **given)
+    found = seen(resource, *at, known=known, replicas=pods, leader=0 if known else None)
+    return plan(resource, recorded(found, wakes=wakes, size=size))
+
+
+def record_of(made: Plan) -> dict[str, int]:
+    """Return the record in the StatefulSet that is applied last."""
+    applied = (getattr(action, "obj", {}) for action in made.actions)
+    *_, last = (None, *(obj for obj in applied if obj.get("kind") == "StatefulSet"))
+    return record(last)
+
+
+def replicas(made: Plan) -> int:
+    *_, last = (obj for action in made.actions if (obj := getattr(action, "obj", {})).get("kind") == "StatefulSet")
+    return int(last["spec"]["replicas"])
+
+
+def begun(*at: At, **spec: Any) -> Plan:
+    """Return the plan of a cluster that has reported that it is about to hibernate."""
+    resource = cluster(hibernate=True, status=ANNOUNCED, **spec)
+    return plan(resource, seen(resource, *at))
+
+
+def test_hibernation_is_reported_before_anything_stops() -> None:
+    resource = cluster(hibernate=True)
+    made = plan(resource, seen(resource, VOTER, VOTER, VOTER))
+    assert (made.verdict.reason, record_of(made), replicas(made)) == ("Hibernating", {}, 3)
+
+
+def test_all_members_stop_in_the_write_of_the_record() -> None:
+    made = begun(VOTER, VOTER, VOTER)
+    assert (acts(made.actions), record_of(made), replicas(made)) == ([], STOPPED, 0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [DOWN, LEARNER, replace(VOTER, old=True), replace(VOTER, ready=False), replace(VOTER, disk="another")],
+    ids=["down", "learner", "outdated", "not ready", "lost"],
+)
+def test_hibernation_waits_for_the_end_of_what_is_in_progress(other: At) -> None:
+    made = begun(VOTER, VOTER, other)
+    assert not record_of(made)
+    assert made.verdict.reason not in ("Hibernating", "Hibernated")
+    assert made.verdict.message.endswith("spec.hibernate waits until this is over.")
+
+
+def test_hibernation_waits_for_a_scheduled_snapshot() -> None:
+    resource = cluster(hibernate=True, status=ANNOUNCED, backup=DAILY)
+    metadata = {"name": "demo-1", "namespace": "default", "uid": "b-1", "labels": {SCHEDULED: UID}}
+    backup: Obj = {"kind": API.kind.name, "metadata": metadata, "spec": {}, "status": {"phase": "Running"}}
+    made = plan(resource, seen(resource, VOTER, VOTER, VOTER, backup=BackupView((backup,))))
+    assert (record_of(made), made.verdict.reason, made.status["phase"]) == ({}, "Hibernating", "Hibernating")
+    assert "EtcdBackup demo-1 is not complete" in made.verdict.message
+
+
+def test_stopped_cluster_is_at_rest_and_has_lost_nothing() -> None:
+    made = hibernating(*ASLEEP, known=False, pods=0)
+    assert (made.verdict.reason, made.verdict.progress, made.verdict.ready) == ("Hibernated", Progress.PAUSED, False)
+    assert (acts(made.actions), replicas_and_start(made), record_of(made)) == ([], (0, "existing"), STOPPED)
+    status = made.status
+    assert (status["phase"], status.get("recovery"), status.get("progress")) == ("Hibernated", None, None)
+    assert [(each["name"], each["healthy"]) for each in status["members"]] == [(f"demo-{n}", False) for n in range(3)]
+    assert made.health is not None
+    found = (made.health.available, made.health.degraded)
+    assert [(each.holds, each.reason) for each in found if each] == [(False, "Hibernated")] * 2
+
+
+def test_nothing_is_repaired_while_pods_end() -> None:
+    made = hibernating(replace(PODLESS, pod=True, leaving=True), PODLESS, PODLESS, known=False, pods=0)
+    assert (made.verdict.reason, made.status["phase"], acts(made.actions)) == ("Hibernating", "Hibernating", [])
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_members_return_with_the_size_at_which_they_stopped(size: int) -> None:
+    made = hibernating(*ASLEEP, known=False, pods=0, hibernate=False, requested=size)
+    assert (acts(made.actions), replicas(made), record_of(made)) == ([], 3, WAKING)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_size_of_the_spec_waits_until_all_members_are_back(*, known: bool) -> None:
+    made = hibernating(VOTER, DOWN, VOTER if known else DOWN, known=known, wakes=True, requested=1)
+    assert (acts(made.actions), replicas(made), record_of(made)) == ([], 3, WAKING)
+    assert (made.verdict.reason, made.status["phase"]) == ("WakingUp", "WakingUp")
+
+
+def test_record_is_removed_once_all_members_are_back_and_then_the_size_applies() -> None:
+    made = hibernating(VOTER, VOTER, VOTER, wakes=True, requested=1)
+    assert (acts(made.actions), replicas(made), record_of(made)) == ([], 3, {})
+    resource = cluster(1, recorded=range(3), phase="WakingUp")
+    following = plan(resource, seen(resource, VOTER, VOTER, VOTER))
+    assert [type(action) for action in following.actions if isinstance(action, Remove)] == [Remove]
+    assert following.verdict.reason == "Scaling"
+
+
+@pytest.mark.parametrize("hibernate", [False, True])
+def test_stopped_members_neither_return_nor_are_missed_while_the_cluster_is_paused(*, hibernate: bool) -> None:
+    made = hibernating(*ASLEEP, known=False, pods=0, paused=True, hibernate=hibernate)
+    assert not [obj for action in made.actions if (obj := getattr(action, "obj", {})).get("kind") == "StatefulSet"]
+    assert (acts(made.actions), made.verdict.reason, made.status["phase"]) == ([], "Paused", "Hibernated")
+
+
+def test_no_snapshot_is_due_while_the_members_are_stopped() -> None:
+    due = "2026-01-01T00:00:00Z"
+    made = hibernating(*ASLEEP, known=False, pods=0, backup=DAILY, status={"backup": {"nextTime": due}})
+    assert not [obj for action in made.actions if (obj := getattr(action, "obj", {})).get("kind") == API.kind.name]
+    assert made.status["backup"]["nextTime"] == due, "the latest missed one is taken after the wake-up"
+    woken = hibernating(VOTER, VOTER, VOTER, wakes=True, backup=DAILY, status={"backup": {"nextTime": due}})
+    assert [obj for action in woken.actions if (obj := getattr(action, "obj", {})).get("kind") == API.kind.name]
+
+
+def test_metrics_of_a_stopped_cluster_request_no_server() -> None:
+    obj: Obj = {"spec": {"size": 3}, "status": {"phase": "Hibernated", "members": []}}
+    samples = {state: value for state, value, _ in cluster_states(obj)}
+    assert (samples[DESIRED], samples[HAS_LEADER]) == (0, None)
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[]", "3", '{"size": "x"}', '{"size": null}', '{"size": {}}'])
+def test_record_that_cannot_be_read_is_none(text: str) -> None:
+    assert record({"metadata": {"annotations": {HIBERNATION: text}}}) == {}
+
+
+def test_members_without_a_record_return() -> None:
+    """Someone removed the record: no member may stay away for ever."""
+    resource = cluster(hibernate=True)
+    made = plan(resource, seen(resource, *ASLEEP, known=False, replicas=0, leader=None))
+    assert (acts(made.actions), replicas(made)) == ([], 3)

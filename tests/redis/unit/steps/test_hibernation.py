@@ -1,0 +1,252 @@
+"""Hibernation of a RedisCluster: when pods stop, in which order, what is kept meanwhile, and how they return."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from operators.redis.objects import redis_conf
+from operators.redis.objects.redis_conf import CONFIG_KEY
+from operators.redis.plan import Planner
+from operators.redis.state.observed import ConfigTemplate, Observed
+from operators.redis.steps.hibernation import why_running
+from shared.kubernetes.accessors import annotation, rfc3339
+from shared.kubernetes.encoding import canonical
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import Plan
+from shared.status.verdict import Progress
+from shared.steps.database import HIBERNATION
+from shared.steps.hibernation import WAKES, record
+from tests.redis.unit.world import (
+    NOW,
+    SETTINGS,
+    At,
+    acts,
+    assess,
+    cluster,
+    formed,
+    of,
+    plan,
+    planned,
+    requested_replicas,
+    seen,
+)
+
+P0, P1, P2, R0, R1, R2 = formed()
+SIZE = {"replicas": 6, "replicas_per_master": 1}
+ANNOUNCED: Obj = {"conditions": [{"type": "Ready", "status": "False", "reason": "Hibernating", "message": ""}]}
+
+
+def podless(at: At) -> At:
+    """Return a node without a pod, on its volume."""
+    return replace(at, up=False, pod=False)
+
+
+ASLEEP = [podless(at) for at in formed()]
+
+
+STOPPED, WAKING = SIZE | {WAKES: 0}, SIZE | {WAKES: 1}
+
+
+def recorded(found: Observed, *, wakes: bool = False, size: dict[str, int] | None = None) -> Observed:
+    """Return an observed state whose StatefulSet records a hibernation."""
+    assert found.stateful_set is not None
+    note = canonical((size or SIZE) | {WAKES: int(wakes)}).decode()
+    metadata = found.stateful_set["metadata"] | {"annotations": {HIBERNATION: note}}
+    return replace(found, stateful_set=found.stateful_set | {"metadata": metadata})
+
+
+def hibernating(*at: At, pods: int = 6, wakes: bool = False, size: dict[str, int] | None = None, **spec: Any) -> Plan:
+    """Return the plan of a cluster that records a hibernation.
+
+    Args:
+        pods: replicas of the StatefulSet.
+    """
+    resource = cluster(*at, **{"hibernate": not wakes} | spec)
+    return plan(resource, recorded(seen(resource, *at, replicas=pods), wakes=wakes, size=size))
+
+
+def record_of(made: Plan) -> dict[str, int]:
+    """Return the record in the StatefulSet that is applied last."""
+    *_, last = (each.obj for each in of(made.actions, "Apply") if each.obj["kind"] == "StatefulSet")
+    return record(last)
+
+
+def applied_replicas(made: Plan) -> int:
+    *_, last = (each.obj for each in of(made.actions, "Apply") if each.obj["kind"] == "StatefulSet")
+    return int(last["spec"]["replicas"])
+
+
+def test_hibernation_is_reported_before_anything_stops() -> None:
+    made = planned(*formed(), hibernate=True)
+    assert (made.verdict.reason, made.verdict.progress) == ("Hibernating", Progress.WAITING)
+    assert (acts(made.actions), record_of(made), made.requeue) == ([], {}, 0)
+    assert made.health is not None
+    assert made.health.available is not None
+    assert made.health.available.holds, "the pods still serve"
+
+
+def test_record_is_written_before_any_pod_is_deleted() -> None:
+    *_, last = planned(*formed(), hibernate=True, status=ANNOUNCED).chains
+    assert [type(action).__name__ for action in last] == ["Apply", *["Delete"] * 3], "one that fails ends the chain"
+
+
+def test_without_replicas_all_pods_stop_with_the_record() -> None:
+    made = planned(P0, P1, P2, hibernate=True, replicasPerMaster=0, status=ANNOUNCED)
+    assert (applied_replicas(made), record_of(made)) == (0, {"replicas": 3, "replicas_per_master": 0, WAKES: 0})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(R0, old=True),
+        replace(R0, synced=False),
+        podless(R0),
+        replace(R0, leaving=True),
+        replace(R0, up=False),
+    ],
+    ids=["outdated", "not in sync", "missing", "leaving", "unreachable"],
+)
+def test_hibernation_waits_for_the_end_of_what_is_in_progress(other: At) -> None:
+    made = planned(P0, P1, P2, other, R1, R2, hibernate=True, status=ANNOUNCED)
+    assert not record_of(made)
+    assert made.verdict.reason not in ("Hibernating", "Hibernated")
+    assert made.verdict.message.endswith("spec.hibernate waits until this is over.")
+
+
+def test_hibernation_waits_for_a_scale_out() -> None:
+    made = planned(*formed(), hibernate=True, status=ANNOUNCED, replicas=8)
+    assert (record_of(made), made.verdict.reason) == ({}, "Scaling")
+
+
+def test_hibernation_waits_while_another_client_moves_slots() -> None:
+    opened = replace(P0, open_slots={3: (">", 1)}), replace(P1, open_slots={3: ("<", 0)})
+    made = planned(*opened, P2, R0, R1, R2, hibernate=True, status=ANNOUNCED)
+    assert (record_of(made), made.verdict.reason, made.status["phase"]) == ({}, "Hibernating", "Hibernating")
+    assert "another client is moving slot 3." in made.verdict.message
+
+
+def test_replicas_stop_before_primaries() -> None:
+    for made in (hibernating(*formed()), planned(*formed(), hibernate=True, status=ANNOUNCED)):
+        assert acts(made.actions) == [f"delete Pod demo-{number}" for number in (3, 4, 5)]
+        assert (applied_replicas(made), record_of(made), made.verdict.reason) == (6, STOPPED, "Hibernating")
+
+
+@pytest.mark.parametrize(("seconds", "replicas"), [(0, 6), (2, 0)])
+def test_primaries_stop_once_servers_of_replicas_end_first(seconds: int, replicas: int) -> None:
+    at = (P0, P1, P2, *(replace(each, leaving=True) for each in (R0, R1, R2)))
+    resource = cluster(*at, hibernate=True)
+    found = recorded(seen(resource, *at))
+    for each in found.instances[3:]:
+        assert each.pod_obj is not None
+        each.pod_obj["metadata"]["deletionTimestamp"] = rfc3339(NOW - timedelta(seconds=seconds))
+        each.pod_obj["spec"]["containers"] = [{"name": "redis", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}]
+    made = plan(resource, found)
+    assert (applied_replicas(made), acts(made.actions), made.requeue) == (replicas, [], 2.0)
+
+
+def test_stopped_cluster_is_at_rest_and_loses_nothing() -> None:
+    made = hibernating(*ASLEEP, pods=0)
+    assert (made.verdict.reason, made.verdict.progress, made.verdict.ready) == ("Hibernated", Progress.PAUSED, False)
+    assert (acts(made.actions), applied_replicas(made), record_of(made)) == ([], 0, STOPPED)
+    status = made.status
+    assert (status["phase"], status.get("recovery"), status.get("progress")) == ("Hibernated", None, None)
+    assert {(each["status"], each["reason"]) for each in status["nodes"]} == {("False", "Hibernated")}
+    former = cluster(*ASLEEP).reported["nodes"]
+    assert [each["nodeId"] for each in status["nodes"]] == [each["nodeId"] for each in former]
+    assert [each.get("slots") for each in status["nodes"][:3]] == [each.slots for each in (P0, P1, P2)]
+    assert made.health is not None
+    found = (made.health.available, made.health.degraded)
+    assert [(each.holds, each.reason) for each in found if each] == [(False, "Hibernated")] * 2
+
+
+def test_scaled_down_spec_removes_nothing_while_the_pods_are_stopped() -> None:
+    larger = [*ASLEEP, podless(At(up=False)), podless(At(up=False))]
+    size = SIZE | {"replicas": 8}
+    made = hibernating(*larger, pods=0, size=size, replicas=6)
+    assert (acts(made.actions), applied_replicas(made)) == ([], 0)
+
+
+@pytest.mark.parametrize("replicas", [3, 6, 9])
+def test_pods_return_with_the_size_at_which_they_stopped(replicas: int) -> None:
+    made = hibernating(*ASLEEP, pods=0, hibernate=False, replicas=replicas, replicasPerMaster=replicas // 6)
+    assert (acts(made.actions), applied_replicas(made), record_of(made)) == ([], 6, WAKING)
+
+
+def test_size_of_the_spec_waits_until_all_nodes_are_back() -> None:
+    made = hibernating(P0, P1, P2, R0, R1, podless(R2), wakes=True, replicas=3, replicasPerMaster=0)
+    assert (acts(made.actions), applied_replicas(made), record_of(made)) == ([], 6, WAKING)
+    assert (made.verdict.reason, made.status["phase"]) == ("WakingUp", "WakingUp")
+    assert "demo-5 is unreachable" in made.verdict.message
+
+
+def test_record_is_removed_once_all_nodes_are_back() -> None:
+    made = hibernating(*formed(), wakes=True, replicas=8)
+    assert (applied_replicas(made), record_of(made)) == (6, {})
+    assert made.verdict.reason == "WakingUp"
+
+
+def test_hibernation_that_is_requested_again_waits_until_all_nodes_are_back() -> None:
+    back = hibernating(P0, P1, P2, R0, R1, podless(R2), wakes=True, hibernate=True)
+    assert (applied_replicas(back), record_of(back)) == (6, WAKING)
+
+
+def test_withdrawn_hibernation_returns_the_pods_before_all_have_stopped() -> None:
+    at = (P0, P1, P2, *(replace(each, leaving=True) for each in (R0, R1, R2)))
+    made = hibernating(*at, hibernate=False)
+    assert (acts(made.actions), applied_replicas(made), record_of(made)) == ([], 6, WAKING)
+
+
+@pytest.mark.parametrize("hibernate", [False, True])
+def test_stopped_pods_neither_return_nor_are_missed_while_the_cluster_is_paused(*, hibernate: bool) -> None:
+    made = hibernating(*ASLEEP, pods=0, pause=True, hibernate=hibernate)
+    assert (made.actions, made.verdict.reason, made.status["phase"]) == ((), "Paused", "Hibernated")
+    assert made.health is not None
+    assert made.health.available is not None
+    assert made.health.available.reason == "Hibernated"
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"pod": [{"configmap": "mine"}]}, 'appendonly no\nsave ""\n'),
+        ({"config": {"appendonly": "no", "save": ""}}, ""),
+    ],
+    ids=["the user's file", "spec.config"],
+)
+def test_nodes_that_keep_no_data_do_not_stop(spec: Obj, text: str) -> None:
+    resource = cluster(*formed(), hibernate=True, **spec)
+    why = why_running(assess(resource, seen(resource, *formed(), config=ConfigTemplate(text))))
+    assert why == 'with appendonly "no" and save "", all data would end with the pods. Change one of the two.'
+
+
+def _file(text: str) -> Obj:
+    return {"kind": "ConfigMap", "metadata": {"name": "demo-config"}, "data": {CONFIG_KEY: text}}
+
+
+@pytest.mark.parametrize("wakes", [False, True])
+def test_nodes_start_with_the_persistence_with_which_they_stopped(wakes: bool) -> None:
+    former = cluster(*ASLEEP)
+    resource = cluster(*ASLEEP, hibernate=not wakes, config={"appendonly": "no"})
+    found = replace(seen(resource, *ASLEEP, replicas=0), config_map=_file(redis_conf.render(former)))
+    view = Planner._view(resource, recorded(found, wakes=wakes), SETTINGS, NOW)
+    assert (view.resource.spec.config["appendonly"], view.resource.spec.replicas) == ("yes", 6)
+    assert Planner._view(resource, found, SETTINGS, NOW).resource.spec.config["appendonly"] == "no", "without a record"
+
+
+def test_unchanged_persistence_changes_no_object() -> None:
+    resource = cluster(*ASLEEP, hibernate=True)
+    found = replace(seen(resource, *ASLEEP, replicas=0), config_map=_file(redis_conf.render(resource)))
+    view = Planner._view(resource, recorded(found), SETTINGS, NOW)
+    assert view.resource.spec.config == resource.spec.config
+
+
+def test_node_that_another_client_scaled_away_is_not_removed() -> None:
+    """Someone removed the record: zero replicas are no decision about any node."""
+    resource = cluster(*ASLEEP, hibernate=True)
+    made = plan(resource, seen(resource, *ASLEEP, replicas=0))
+    assert (acts(made.actions), requested_replicas(made)) == ([], 6)
+    assert annotation(next(iter(of(made.actions, "Apply"))).obj, HIBERNATION) == ""
