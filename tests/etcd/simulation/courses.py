@@ -74,13 +74,17 @@ LOSSES = (
 )
 AGES = ("age", "age", "age", "take_claim", "give_claim", "give_claim")
 TENANTS = ("squat", "squat", "squat", "lag", "resize")
-THEMES = {
+SLEEPS = (*FAILURES, *LOSSES, *("hibernate", "hibernate", "wake", "wake") * 5)
+DRAWN = {
     "failures": FAILURES,
     "losses": (*FAILURES, *LOSSES),
     "ages": (*FAILURES, *AGES),
     "tenants": (*FAILURES, *TENANTS, *LOSSES),
     "everything": (*FAILURES, *LOSSES, *AGES, *TENANTS),
 }
+"""Themes from which the number of a course draws one. It would draw another one if there were more."""
+
+THEMES = {**DRAWN, "hibernation": SLEEPS}
 
 
 @dataclass(frozen=True)
@@ -288,6 +292,9 @@ CLAIM_TAKEN = if_present("the volume for snapshots is deleted", _take_claim)
 CLAIM_GIVEN = if_present("the volume for snapshots is created", _give_claim)
 
 
+HIBERNATED = edit(None, {"spec": {"hibernate": True}}, NAME)
+WOKEN = edit(None, {"spec": {"hibernate": False}}, NAME)
+
 CLAIMED = create(
     PERSISTENT_VOLUME_CLAIM,
     SNAPSHOTS,
@@ -306,7 +313,7 @@ class Course:
     def __init__(self, number: int, theme: str = "") -> None:
         self.number = number
         self.chance = chance = Random(number)
-        self.theme = theme or chance.choice(tuple(THEMES))
+        self.theme = theme or chance.choice(tuple(DRAWN))
         versions, mixed = (OLD, MIDDLE, NEW), self.theme == "everything" and chance.random() < 0.5
         has_tls = self.theme == "ages" or mixed
         self.kind = Kind(chance.randint(1, MAX_SIZE), chance.choice(versions), has_tls, has_tls)
@@ -399,6 +406,12 @@ class Course:
     async def _resize(self) -> None:
         version = self.chance.choice((OLD, MIDDLE, NEW))
         await self._one(self.kind.spec(self.chance.randint(1, MAX_SIZE), version))
+
+    async def _hibernate(self) -> None:
+        await self._one(HIBERNATED)
+
+    async def _wake(self) -> None:
+        await self._one(WOKEN)
 
     async def _delete(self) -> None:
         await self._one(pod_deleted(self._some))
@@ -500,6 +513,8 @@ class Course:
     async def end(self) -> None:
         """End all faults, and let time pass until nothing changes."""
         await self.go(RECOVERED)
+        if self.mine["spec"].get("hibernate"):
+            await self.go(WOKEN)
         await self.go(CLAIM_GIVEN)
         await self._adopt()
         for _ in range(6):

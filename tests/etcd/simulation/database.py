@@ -10,14 +10,14 @@ Source: server/etcdserver/bootstrap.go, server.go, api/membership/cluster.go and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 from operators.etcd.api.versions import Version
 from operators.etcd.client.server import CORRUPT, NOSPACE, Access, Endpoint, Server
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kinds import Kind, Obj
 from tests.etcd.simulation import helpers, server, tls
 from tests.etcd.simulation.command_line import Command, command
 from tests.etcd.simulation.guard import Guard
@@ -98,6 +98,7 @@ class FakeEtcd:
         links: pairs of connected processes, by UID of their pods.
         due: whether the next change of the version of a cluster follows at once.
         clock: current time; the world sets its own.
+        objects: returns the objects of a kind; the world sets it.
     """
 
     cut_off: bool = False
@@ -119,6 +120,7 @@ class FakeEtcd:
     reads_files: bool = True
     due: bool = False
     clock: Any = field(default_factory=lambda: Clock(NOW))
+    objects: Callable[[Kind], list[tuple[Kind, Obj]]] = field(default_factory=lambda: lambda _: [])
 
     # Interface to the crash harness.
 

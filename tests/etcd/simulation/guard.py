@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from operators.etcd.api.resource import API
 from operators.etcd.api.versions import MIN_VERSION_BEFORE, Version
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import content_of
+from shared.steps import hibernation
 from shared.steps.connection import USERNAME_KEY
 from tests.etcd.simulation.raft import ROOT, Cluster, Disk, MemberRecord, can_win_election, quorum, record_of
 from tests.harness.api_server.requests import TargetedRequest, value_at
@@ -127,7 +129,13 @@ class Guard:
             if body.get("propagationPolicy") != "Orphan":
                 self.may_empty(etcd, name, 0, f"the operator deletes the StatefulSet {name}")
         elif target.kind == STATEFUL_SET and value_at(body, "spec.replicas") is not None:
-            replicas = value_at(body, "spec.replicas")
+            replicas, record, former = (
+                value_at(body, "spec.replicas"),
+                hibernation.record(body),
+                hibernation.record(live),
+            )
+            if record.get(hibernation.WAKES) == 0 != former.get(hibernation.WAKES):
+                self.may_begin_to_hibernate(etcd, name, record["size"])
             self.may_empty(etcd, name, replicas, f"the operator gives the StatefulSet {name} {replicas} replicas")
 
     def may_give(self, etcd: FakeEtcd, content: Mapping[str, str], action: str) -> None:
@@ -161,11 +169,30 @@ class Guard:
         for cluster in etcd.clusters.values():
             if cluster.former or self._consents(etcd, cluster):
                 continue
+            if replicas == 0 and self._hibernates(etcd, name):
+                continue
             for process in etcd.members_of(cluster):
                 stem, _, number = process.pod.rpartition("-")
                 record = record_of(cluster.now, _member(etcd, process))
                 if stem == name and int(number) >= replicas and record is not None:
                     self.fail(f"{action}: {process.pod} is still a member")
+
+    def _hibernates(self, etcd: FakeEtcd, name: str) -> bool:
+        """Whether the user requests that the pods of a cluster stop."""
+        found = (obj for _, obj in etcd.objects(API.kind) if obj["metadata"]["name"] == name)
+        return any(obj["spec"].get("hibernate") for obj in found)
+
+    def may_begin_to_hibernate(self, etcd: FakeEtcd, name: str, size: int) -> None:
+        """Require that all pods stop only if the user requests it, while every member is a voter that keeps up."""
+        action = f"the operator stops the pods of {name}"
+        if not self._hibernates(etcd, name):
+            self.fail(f"{action}, which the user does not request")
+        for cluster in etcd.clusters.values():
+            if cluster.former or not any(_is_of(process, name) for process in etcd.members_of(cluster)):
+                continue
+            voting, members = len(etcd.voting(cluster)), len(cluster.now)
+            if not etcd.has_quorum(cluster) or not voting == members == size:
+                self.fail(f"{action} and records {size}: {voting} of {members} members keep up")
 
     def may_destroy(self, etcd: FakeEtcd, claim: Obj, action: str) -> None:
         """Require that the disk of a member is never deleted."""
@@ -239,6 +266,10 @@ def _lost(etcd: FakeEtcd, cluster: Cluster) -> frozenset[int]:
     return frozenset(
         record.id for record in cluster.now if not record.learner and cluster.disk_by_member.get(record.id) not in kept
     )
+
+
+def _is_of(process: Process, name: str) -> bool:
+    return process.pod.rpartition("-")[0] == name
 
 
 def _member(etcd: FakeEtcd, process: Process) -> int:

@@ -39,7 +39,15 @@ SELECTED = SOME | {
 
 ENDS_WITHOUT_RECORD = {
     "downgrade reverted midway": "a member that does not start is not known to have run a later version",
-    "lost quorum": "sizes, versions and URLs of members that do not answer are not known any more",
+    **dict.fromkeys(
+        (
+            "lost quorum",
+            "hibernation",
+            "scale up and hibernate in one change",
+            "hibernation withdrawn and requested again midway",
+        ),
+        "sizes, versions and URLs of members that do not answer are not known any more",
+    ),
     "scheduled backups": "the schedule begins when it is first observed",
 }
 """Scenarios that end in another way if the status is lost, each with the reason."""

@@ -90,8 +90,11 @@ DRAWN = {"losses": LOSSES, "changes": CHANGES, "tenants": TENANTS, "everything":
 
 DRAINS = (*EVERYTHING, *("drain",) * len(EVERYTHING))
 
+SLEEPS = (*EVERYTHING, *("hibernate", "wake") * (len(EVERYTHING) // 3))
+"""Events of the theme `hibernation`: two of five stop all pods, or let them return."""
+
 VARIED = (*EVERYTHING, *("migrate_slots",) * 5, *("save", "persist", "fail_over") * 2)
-THEMES = {**DRAWN, "drains": DRAINS, "variants": VARIED}
+THEMES = {**DRAWN, "drains": DRAINS, "variants": VARIED, "hibernation": SLEEPS}
 
 VERSIONS = {"redis": (OLD, NEW), "valkey": ("9.0.1", "9.0.1")}
 """Version of a cluster at its beginning and after an upgrade, by engine."""
@@ -153,6 +156,7 @@ class Desired:
     on_delete: bool = False
     retains: bool = True
     keeps: bool = False
+    hibernates: bool = False
 
     def __post_init__(self) -> None:
         self.persistence = self.persistence or ("snapshots" if self.kind.snapshots else "log")
@@ -177,6 +181,8 @@ class Desired:
             spec["pod"] = [pod]
         if self.keeps:
             spec["finalizers"] = ""
+        if self.hibernates and self.kind.storage == "volumes" and self.persistence != "nothing":  # or it is refused
+            spec["hibernate"] = True
         if self.kind.engine == "valkey":
             spec["repository"] = "valkey/valkey"
         return apply(NAME, replicas=self.replicas, version=self.version, **spec)
@@ -229,6 +235,8 @@ class Course:
         engine = "redis" if self.theme == "losses" else chance.choice(("redis", "redis", "valkey"))
         tenants = self.theme in ("tenants", "everything")
         self.kind = Kind(storage, chance.choice((0, 1, 1, 1)), engine, tenants, versions=VERSIONS[engine])
+        if self.theme == "hibernation":
+            self.kind = replace(self.kind, storage="volumes")
         if self.theme == "variants":
             engine, versions, databases = chance.choice(VARIANTS)
             tenants, saves = chance.random() < 0.5, chance.random() < 0.5
@@ -416,6 +424,24 @@ class Course:
 
     async def _keep(self) -> None:
         await self.go(self._kept())
+
+    def _hibernated(self) -> ScenarioStep:
+        self.desired.hibernates = True
+        return self.desired.step()
+
+    def _woken(self) -> ScenarioStep:
+        self.desired.hibernates = False
+        return self.desired.step()
+
+    async def _hibernate(self) -> None:
+        """Stop all pods; something may happen in the middle."""
+        await self._in_turns(self._hibernated())
+
+    async def _wake(self) -> None:
+        await self._in_turns(self._woken())
+
+    async def _in_turns(self, step: ScenarioStep) -> None:
+        await self.go(step if self.chance.random() < 0.5 else limit_turns(step, self.chance.randrange(1, 40)))
 
     async def _interrupt(self) -> None:
         """Change the spec, and let something happen before that is complete."""
@@ -641,7 +667,7 @@ class Course:
         await self._show()
         await self._recover()
         await self.go(self._given_back())
-        self.desired.on_delete = False
+        self.desired.on_delete = self.desired.hibernates = False
         await self.go(self.desired.step())
         await self._mount()
         await self._put_back()

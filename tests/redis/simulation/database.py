@@ -79,6 +79,7 @@ class FakeRedis:
         batch: number of the last batch of commands.
         now: time up to which the world is simulated, in seconds.
         turn: number of ticks so far.
+        objects: returns the objects of a kind; the world sets it.
     """
 
     clock: Any = field(default_factory=lambda: Clock(NOW))
@@ -114,6 +115,7 @@ class FakeRedis:
     turn: int = 0
     begun: int = 0
     reads_files: bool = True
+    objects: Callable[[Kind], list[tuple[Kind, Obj]]] = field(default_factory=lambda: lambda _: [])
 
     # Interface of the crash harness.
 

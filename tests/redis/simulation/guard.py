@@ -12,7 +12,9 @@ from functools import lru_cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
+from operators.redis.api.resource import API
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from shared.steps import hibernation
 from tests.harness.api_server.requests import TargetedRequest, value_at
 from tests.harness.scenario import Unsafe
 from tests.redis.simulation.client import Entry
@@ -603,7 +605,13 @@ class Guard:
             if body.get("propagationPolicy") != "Orphan":
                 self.may_shrink(redis, name, 0, f"the operator deletes the StatefulSet {name}")
         elif target.kind == STATEFUL_SET and value_at(body, "spec.replicas") is not None:
-            replicas = value_at(body, "spec.replicas")
+            replicas, record, former = (
+                value_at(body, "spec.replicas"),
+                hibernation.record(body),
+                hibernation.record(live),
+            )
+            if record.get(hibernation.WAKES) == 0 != former.get(hibernation.WAKES):
+                self.may_begin_to_hibernate(redis, name, record["replicas"])
             self.may_shrink(redis, name, replicas, f"the operator scales the StatefulSet {name} to {replicas} replicas")
 
     def may_form_again(self, redis: FakeRedis, name: str) -> None:
@@ -629,12 +637,17 @@ class Guard:
             )
             if owned and (hands_over or process.disk == process.uid):
                 self.fail(f"{action}, a primary that owns {owned.bit_count()} slots and serves")
+            if self._hibernates(redis, process.cluster):  # it stops before its primary does
+                continue
             primary = redis.node(process.node.me.primary)
             if owners.get(process.node.me.primary) and (primary is None or redis.process_of(primary) is None):
                 self.fail(f"{action}, a replica whose primary is unreachable")
 
     def may_shrink(self, redis: FakeRedis, name: str, replicas: int, action: str) -> None:
-        """Check that pods are deleted only after their slots and only copies moved."""
+        """Check that pods are deleted only after their slots and only copies moved, unless the user stops all pods."""
+        if replicas == 0 and self._hibernates(redis, name):
+            self.may_hibernate(redis, name, action)
+            return
         owners = redis.owners(name)
         for process in redis.processes.values():
             stem, _, number = process.pod.rpartition("-")
@@ -644,6 +657,36 @@ class Guard:
                 self.fail(f"{action}: {process.pod} owns {owned.bit_count()} slots")
             if missing := self.only_copies(redis, process.node):
                 self.fail(f"{action}: {process.pod} has the only copy of {_keys(missing)}")
+
+    def _hibernates(self, redis: FakeRedis, name: str) -> bool:
+        """Whether the user requests that the pods of a cluster stop."""
+        found = (obj for _, obj in redis.objects(API.kind) if obj["metadata"]["name"] == name)
+        return any(obj["spec"].get("hibernate") for obj in found)
+
+    def may_begin_to_hibernate(self, redis: FakeRedis, name: str, size: int) -> None:
+        """Check that every node runs in sync, and that the user requests the hibernation."""
+        action = f"the operator stops the pods of {name}"
+        if not self._hibernates(redis, name):
+            self.fail(f"{action}, which the user does not request")
+        servers = [process for process in redis.running if process.cluster == name]
+        if len(servers) != size:
+            self.fail(f"{action} and records {size}, while {len(servers)} servers run")
+        for process in servers:
+            if not process.serves or (process.node.me.primary and not process.linked):
+                self.fail(f"{action}, while {process.pod} does not serve in sync")
+
+    def may_hibernate(self, redis: FakeRedis, name: str, action: str) -> None:
+        """Check that all pods stop while no slot moves, replicas first, and that each volume then has the data."""
+        pods = {obj["metadata"]["name"]: obj for _, obj in redis.objects(POD)}
+        for process in redis.running:
+            if process.cluster != name:
+                continue
+            if process.node.migrating or process.node.importing:
+                self.fail(f"{action}, while {process.pod} has open slots")
+            if process.disk == process.uid or not (process.persistent or process.saves):
+                self.fail(f"{action}, though {process.pod} keeps no keys on a volume")
+            if process.node.me.primary and "deletionTimestamp" not in pods.get(process.pod, ENDED)["metadata"]:
+                self.fail(f"{action}, while the replica {process.pod} could take over")
 
     def may_destroy(self, redis: FakeRedis, claim: Obj, action: str) -> None:
         """Check that the node of a deleted volume owns no slots and has no only copy."""
@@ -655,6 +698,9 @@ class Guard:
         if missing := self.only_copies(redis, node):
             self.fail(f"{action}, which has the only copy of {_keys(missing)}")
 
+
+ENDED: Obj = {"metadata": {"deletionTimestamp": ""}}
+"""A pod that no longer exists, while its server is about to end."""
 
 _UNREADABLE = Entry(-1)
 """Read of a key whose slot is open while the other end does not answer."""

@@ -453,6 +453,31 @@ SCENARIOS = (
         ),
         given=(cluster(3),),
     ),
+    Scenario("hibernation", (cluster(3, hibernate=True),), given=(cluster(3),), ends="Hibernated"),
+    Scenario("wake-up", (cluster(3),), given=(cluster(3), cluster(3, hibernate=True))),
+    Scenario(
+        "scale down while hibernating",
+        (cluster(1, hibernate=True), cluster(1)),
+        given=(cluster(3), cluster(3, hibernate=True)),
+        exact_counts=False,
+    ),
+    Scenario(
+        "scale up and hibernate in one change", (cluster(3, hibernate=True),), given=(cluster(1),), ends="Hibernated"
+    ),
+    Scenario(
+        "hibernation withdrawn and requested again midway",
+        (limit_turns(cluster(3, hibernate=True), 4), limit_turns(cluster(3), 3), cluster(3, hibernate=True)),
+        given=(cluster(3),),
+        ends="Hibernated",
+        exact_counts=False,
+    ),
+    Scenario(
+        "upgrade while hibernating",
+        (cluster(3, MIDDLE, hibernate=True), cluster(3, MIDDLE)),
+        given=(cluster(3, OLD), cluster(3, OLD, hibernate=True)),
+        exact_counts=False,
+    ),
+    Scenario("deleted while hibernating", (delete(),), given=(cluster(3), cluster(3, hibernate=True)), ends=""),
     Scenario("deleted", (delete(),), given=(cluster(3),), ends=""),
     Scenario("deleted with its data", (delete(),), given=(cluster(1, storage={"retain": False}),), ends=""),
     Scenario(
