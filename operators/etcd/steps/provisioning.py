@@ -150,11 +150,9 @@ def ensure_stateful_set(seen: Assessment) -> Step:
         return PASS
     if seen.spec_applies:
         return apply_stateful_set(seen)
-    if hibernation.is_stopped(seen):  # the pods return with the spec
-        return PASS
     present = managed_fields.applied(seen.stateful_set, seen.settings.operator)
-    if present is None or not (resource.recorded_cluster_id or seen.cluster_id):
-        return PASS
+    if present is None or hibernation.is_stopped(seen) or not (resource.recorded_cluster_id or seen.cluster_id):
+        return PASS  # pods that hibernate return with the spec
     follows = seen.layout
     template = pod.with_permission(resource, present["spec"]["template"], follows.start, serves=follows.serves)
     present["spec"] |= {"replicas": _count(seen), "template": template}

@@ -174,6 +174,7 @@ class Facts:
         evicts: whether the server evicts keys if its memory is full (maxmemory-policy).
         refuses_writes: whether the last write to the append-only file failed, upon which a primary refuses all writes
             (MISCONF) until a later one succeeds.
+        unsaved: whether the last snapshot failed, without an append-only file.
     """
 
     engine: str = "redis"
@@ -194,6 +195,7 @@ class Facts:
     replicas: tuple[Follower, ...] = ()
     evicts: bool = False
     refuses_writes: bool = False
+    unsaved: bool = False
 
 
 @dataclass(frozen=True)
@@ -392,6 +394,7 @@ def parse_facts(text: str) -> Facts:
         replicas=_followers(found),
         evicts=found.get("maxmemory_policy", "noeviction") != "noeviction",
         refuses_writes=found.get("aof_enabled") == "1" and found.get("aof_last_write_status") == "err",
+        unsaved=found.get("aof_enabled") == "0" and found.get("rdb_last_bgsave_status") == "err",
     )
 
 

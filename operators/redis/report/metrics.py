@@ -34,12 +34,11 @@ STATES = (PRIMARIES, SLOT_COUNT, SLOTS_LEFT, RECOVERY_WAITING)
 def states(obj: Obj) -> Iterator[Sample]:
     """Yield the state metrics of a resource."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    is_stopped = status.get("phase") == HIBERNATED
-    yield DESIRED(0 if is_stopped else spec.get("replicas"))
+    yield DESIRED(0 if status.get("phase") == HIBERNATED else spec.get("replicas"))
     yield READY(status.get("readyReplicas") or 0)
     yield PAUSED(bool(spec.get("pause")))
     yield PRIMARIES(status.get("masters") or 0)
-    if status.get("formed") and not is_stopped:
+    if status.get("formed") and status.get("phase") != HIBERNATED:
         served = _slots(status, "True")
         yield SLOT_COUNT(len(served), "served")
         yield SLOT_COUNT(SLOTS - len(Slots.union((served, _slots(status, "Unknown")))), "unserved")

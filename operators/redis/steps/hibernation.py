@@ -35,8 +35,12 @@ def hold(seen: Assessment) -> Assessment:
 
 def why_running(seen: Assessment) -> str:
     """Return why the pods must not stop although everything matches the spec; empty if they may."""
-    if not redis_conf.persists(seen.resource, template_text(seen)):
-        return 'with appendonly "no" and save "", all data would end with the pods. Change one of the two.'
+    given = seen.resource, template_text(seen)
+    nosave = "nosave" in redis_conf.live(*given).get("shutdown-on-sigterm", "").lower()
+    if not redis_conf.persists(*given) or (nosave and not redis_conf.appends(*given)):
+        return 'with appendonly "no", and save "" or shutdown-on-sigterm "nosave", writes would end with the pods.'
+    if failed := [each.name for each in seen.instances if each.report and each.report.unsaved]:
+        return f"{', '.join(failed)} could not write the last snapshot. Check the space on the volume, and run BGSAVE."
     slots = Slots.of(*(each.slot for each in seen.view.open))
     return f"another client is moving {brief(slots)}." if slots else ""
 

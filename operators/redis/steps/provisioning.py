@@ -90,7 +90,6 @@ RESOURCES = Deferred(CONTAINER, "resources")
 def ensure_stateful_set(seen: Assessment) -> Step:
     """Apply the StatefulSet, with a replica for each node of the spec and each node that must not be removed yet.
 
-    None while the cluster hibernates.
     While a version is refused, the template keeps the image that nodes run, so that repairs continue.
     """
     own, running = names.owner(seen.resource, seen.settings.operator), permitted(seen)

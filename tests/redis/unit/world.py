@@ -85,6 +85,7 @@ class At:
         host: Kubernetes node of the pod (None: one of its own; empty: not scheduled); zone: zone of that node.
         since: last transition time in the status.
         refuses_writes: whether the node cannot write to its log.
+        unsaved: whether the node could not write its last snapshot.
         open_slots: open slots, as `{slot: (">", number)}` for migrating or `("<", number)` for importing.
         strays: number of keys of slots that the node does not own, by slot.
         trimming: number of its keys that the server is deleting, after it gave their slots away.
@@ -113,6 +114,7 @@ class At:
     had_keys: bool = False
     loading: bool = False
     refuses_writes: bool = False
+    unsaved: bool = False
     memory: int = 0
     max_memory: int = 0
     pod: bool = True
@@ -272,6 +274,7 @@ def report_of(at: tuple[At, ...], number: int) -> NodeReport:
         max_memory=spot.max_memory,
         loading=spot.loading,
         refuses_writes=spot.refuses_writes,
+        unsaved=spot.unsaved,
         replicates="" if spot.of is None else spot.link or f"{address(spot.of, at[spot.of])}:6379",
         link_up=spot.of is None or (spot.synced and (bool(spot.link) or _accepts_links(at[spot.of]))),
         unlinked_seconds=spot.unlinked_seconds,

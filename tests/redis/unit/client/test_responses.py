@@ -115,6 +115,11 @@ def test_replica_without_a_link_reports_for_how_long(down: str, seconds: float) 
     assert parse_facts(REDIS).unlinked_seconds == 0
 
 
+@pytest.mark.parametrize(("appends", "last", "unsaved"), [(0, "err", True), (0, "ok", False), (1, "err", False)])
+def test_failed_snapshot_matters_without_an_append_only_file(appends: int, last: str, unsaved: bool) -> None:
+    assert parse_facts(f"{REDIS}aof_enabled:{appends}\r\nrdb_last_bgsave_status:{last}\r\n").unsaved == unsaved
+
+
 @pytest.mark.parametrize(
     ("uptime", "now", "answered"),
     [

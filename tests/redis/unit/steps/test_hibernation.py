@@ -214,13 +214,29 @@ def test_stopped_pods_neither_return_nor_are_missed_while_the_cluster_is_paused(
     [
         ({"pod": [{"configmap": "mine"}]}, 'appendonly no\nsave ""\n'),
         ({"config": {"appendonly": "no", "save": ""}}, ""),
+        ({"config": {"appendonly": "no", "shutdown-on-sigterm": "nosave force"}}, ""),
     ],
-    ids=["the user's file", "spec.config"],
+    ids=["the user's file", "spec.config", "no snapshot on SIGTERM"],
 )
 def test_nodes_that_keep_no_data_do_not_stop(spec: Obj, text: str) -> None:
     resource = cluster(*formed(), hibernate=True, **spec)
     why = why_running(assess(resource, seen(resource, *formed(), config=ConfigTemplate(text))))
-    assert why == 'with appendonly "no" and save "", all data would end with the pods. Change one of the two.'
+    assert why == ('with appendonly "no", and save "" or shutdown-on-sigterm "nosave", writes would end with the pods.')
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"appendonly": "no"}, {"appendonly": "no", "shutdown-on-sigterm": "save"}, {"shutdown-on-sigterm": "nosave"}],
+)
+def test_nodes_that_write_their_data_when_they_end_may_stop(config: Obj) -> None:
+    resource = cluster(*formed(), hibernate=True, config=config)
+    assert why_running(assess(resource, seen(resource, *formed()))) == ""
+
+
+def test_hibernation_waits_while_a_node_cannot_write_snapshots() -> None:
+    made = planned(P0, replace(P1, unsaved=True), P2, R0, R1, R2, hibernate=True, status=ANNOUNCED)
+    assert (record_of(made), made.verdict.reason) == ({}, "Hibernating")
+    assert "demo-1 could not write the last snapshot. Check the space on the volume" in made.verdict.message
 
 
 def _file(text: str) -> Obj:
