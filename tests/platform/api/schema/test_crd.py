@@ -82,6 +82,7 @@ ETCD_DEFAULTS = {
     "paused": False,
     "connectionSecret": True,
     "deletionProtection": False,
+    "hibernate": False,
 }
 
 
@@ -91,6 +92,7 @@ REDIS_DEFAULTS = {
     "finalizers": "foreground",
     "connectionSecret": True,
     "deletionProtection": False,
+    "hibernate": False,
 }
 
 
