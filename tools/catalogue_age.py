@@ -18,7 +18,7 @@ def outdated(today: date) -> list[str]:
     """Return a sentence for each catalogue that is too old for a release."""
     return [
         f"{catalogue.engine}: the catalogue of versions of {catalogue.looked_up} is more than {MAX_AGE.days} days old. "
-        f"Look up its sources again, and update operators/{operator.name}/api/catalogue.py."
+        f"Look up its sources again, and update operators/{operator.name}/api/catalogue*.toml."
         for operator in operators.installed()
         for catalogue in operator.catalogues
         if catalogue.is_outdated(today)

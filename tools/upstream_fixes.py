@@ -1,7 +1,7 @@
 """List commits of an engine that look like security fixes: `python -m tools.upstream_fixes ENGINE [FROM [TO]]`.
 
 Engines fix weaknesses in releases whose notes do not name them, so that the catalogue calls a release safe that is not.
-A person reads each listed commit, and decides whether it becomes an advisory in operators/*/api/catalogue.py. By
+A person reads each listed commit, and decides whether it becomes an advisory in operators/*/api/catalogue*.toml. By
 default the commits are those after the release that the catalogue calls safe, up to the newest one.
 """
 

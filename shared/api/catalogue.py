@@ -1,16 +1,18 @@
-"""Catalogue of an engine's versions: maintained lines, newest patches, advisories and bugs. Pure.
+"""Catalogue of an engine's versions: maintained lines, newest patches, advisories and bugs.
 
-Each operator has one, as data with its sources and the date on which they were looked up. The default version, the
-warnings at apply, the condition `Vulnerable`, a metric and the tables of docs/reference/versions.md come from it.
+Each operator has one in TOML: data with its sources and the date on which they were looked up. The default version,
+the warnings at apply, the condition `Vulnerable`, a metric and the tables of docs/reference/versions.md come from it.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 MAX_AGE = timedelta(days=90)
@@ -100,6 +102,7 @@ class Bug:
         source: address of the issue.
         fixed: first recommended release without it; empty if the sources name none.
         needs: features without which a resource is not affected, as in `Advisory.needs`.
+        prevents: step that the operator does not take with these versions; empty for none.
     """
 
     first: str
@@ -109,6 +112,7 @@ class Bug:
     fixed: str = ""
     avoided: str = ""
     needs: str = ""
+    prevents: str = ""
 
     def affects(self, version: Release) -> bool:
         """Whether a version has the bug."""
@@ -165,6 +169,14 @@ class Catalogue:
     advisories: tuple[Advisory, ...]
     bugs: tuple[Bug, ...] = ()
     repository: str = ""
+
+    @classmethod
+    def read(cls, file: Path) -> Catalogue:
+        """Return the catalogue in a TOML file, whose fields are the attributes."""
+        known = tomllib.loads(file.read_text("utf-8"))
+        for name, made in {"lines": Line, "advisories": Advisory, "bugs": Bug}.items():
+            known[name] = tuple(made(**each) for each in known.get(name, ()))
+        return cls(**known)
 
     @cached_property
     def default_version(self) -> str:

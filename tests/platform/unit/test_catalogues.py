@@ -77,6 +77,11 @@ def test_fixed_releases_exist_as_far_as_the_catalogue_knows(catalogue: Catalogue
         assert all(release <= newest[release[:2]] for release in releases(advisory.fixed)), advisory.id
 
 
+def test_every_unsafe_step_of_etcd_has_a_bug_that_prevents_it() -> None:
+    prevented = {bug.prevents for catalogue in CATALOGUES for bug in catalogue.bugs if bug.prevents}
+    assert prevented == {hazard.value for hazard in etcd.Hazard}
+
+
 @pytest.mark.parametrize(
     ("operator", "catalogue"),
     [(each, found) for each in installed() for found in each.catalogues],
