@@ -72,8 +72,7 @@ async def _observe(
     is_former = workload.obj is not None and not reloads_users(workload.obj["spec"]["template"])
     mounted = mounted_certificate(workload.obj["spec"]["template"]) if workload.obj is not None else None
     secrets = await read_secrets(resource, kube, connected, mounted, hashes_users=is_former)
-    port = workload.port or resource.spec.container_port
-    access = Access(connect, port, secrets, resource.certificate, server_hosts(resource))
+    access = Access(connect, workload.ports, secrets, resource.certificate, server_hosts(resource))
     return Observed(
         workload=workload,
         former=other if ownership.owned_by(resource.uid, other.obj) else None,
@@ -146,7 +145,7 @@ async def _accepted_users(
     is_recorded = resource.users_digest == secrets.users_digest
     if not secrets.users or is_recorded or workload.obj is None or not reloads_users(workload.obj["spec"]["template"]):
         return {}
-    ports = workload.attestation_ports
+    ports = workload.attesting_users
     return await _inspect(workload.ready, lambda pod: inspect_users(access, attest, pod.address, ports.get(pod.name)))
 
 

@@ -23,6 +23,7 @@ from operators.memcached.api.reserved_flags import (
     EXTERNAL_STORAGE,
     REFUSED,
     REFUSED_WITH_AUTH,
+    REFUSED_WITH_METRICS,
     REFUSED_WITH_TLS,
     REFUSED_WITH_WARM_RESTART,
     REWRITTEN,
@@ -445,6 +446,13 @@ class MemcachedSpec(PodSettings, PodExtensions):
             "remove one of the two.",
             unless="!has(self.auth) || ",
             applies=lambda spec: spec.auth,
+        ),
+        _forbid_arguments(
+            REFUSED_WITH_METRICS,
+            "'{}' conflicts with spec.metrics: the exporter uses the ASCII protocol, without SASL, and a server that "
+            "does not respond to it is not ready; remove one of the two.",
+            unless="!has(self.metrics) || ",
+            applies=lambda spec: spec.metrics,
         ),
         _forbid_arguments(
             REFUSED_WITH_WARM_RESTART,

@@ -1,7 +1,8 @@
 """Reload of the users file by a running server: the sidecar sends SIGHUP when the file changes.
 
-On SIGHUP, memcached reads its users file (-Y) again within a second; items and open connections stay, and a file that
-it cannot use changes nothing (memcached.c, `clock_handler`; authfile.c). Connections that are authenticated stay so.
+On SIGHUP, memcached reads its users file (-Y) again within a second; items and open connections stay (memcached.c,
+`clock_handler`). Connections that are authenticated stay so. It also loads a file that locks users out, such as an
+empty one (`client.users_file`): for that no signal is sent.
 
 The sidecar shares the process namespace of the pod and runs as the same user, so that it needs no further permission.
 A signal that the process does not handle would end it, and its items with it: SIGHUP is sent only to a process that has
@@ -15,6 +16,8 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+
+from operators.memcached.client import users_file
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +61,9 @@ class Reloader:
             content = self._users.read_bytes()
         except OSError as error:
             self._report(f"The users file was not reloaded: {error}")
+            return
+        if wrong := users_file.problem(content.decode(errors="replace")):
+            self._report(f"The users file was not reloaded: {wrong}")
             return
         servers = servers_with(bytes(self._users), self._processes)
         self._sent = {number: known for number, known in self._sent.items() if number in servers}

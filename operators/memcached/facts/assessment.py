@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.pause import Filling, Pause, pause
-from operators.memcached.objects.names import server_address, server_name, server_secret
+from operators.memcached.objects.names import server_host, server_name, server_secret
+from operators.memcached.objects.pod import mounted_users
 from operators.memcached.state.observed import Observed, Workload
-from shared.kubernetes.kinds import STATEFUL_SET
+from shared.kubernetes.addresses import host_port
+from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.pods import Pod
 from shared.pki.stores import fingerprint
 from shared.runtime.settings import Settings
@@ -34,12 +37,18 @@ class Assessment(Observed, View[Memcached, Settings]):
         workload = self.workload
         return len(workload.current) == len(workload.ready) == self.resource.spec.size and workload.outdated <= 0
 
+    @property
+    def pod_objs(self) -> tuple[Obj, ...]:
+        """Pods of the servers, also those of a former workload."""
+        return self.workload.pod_objs + (self.former.pod_objs if self.former else ())
+
     @cached_property
     def settled(self) -> bool:
         """Whether the servers match the spec."""
         # Edits by other clients, such as an annotation, also raise the workload's generation: the servers stay current.
-        rolled_out = self.workload.rolled_out
-        return (rolled_out or (self.resource.phase == RUNNING and not self.resource.changed)) and self.all_ready
+        # After an edit by this operator, of what the spec or a Secret requires, they are not.
+        is_current = self.resource.phase == RUNNING and not self.resource.changed and self.workload.starts_alike
+        return (self.workload.rolled_out or is_current) and self.all_ready
 
     @cached_property
     def pause(self) -> Pause:
@@ -65,19 +74,38 @@ class Assessment(Observed, View[Memcached, Settings]):
         With a StatefulSet, a server that was ready once stays listed while it is not ready: the hash ring that clients
         build from the list must not change while a server is replaced.
         """
+        workload = self.serving_workload
+        if workload.kind == STATEFUL_SET:
+            return tuple(self._listed.values())
+        return tuple(sorted(host_port(address, port) for address, port in workload.ports.items()))
+
+    @cached_property
+    def _listed(self) -> Mapping[str, str]:
+        """Address of each server of the StatefulSet that is or was ready, by pod, with the port on which it listens."""
         resource, workload = self.resource, self.serving_workload
-        if workload.kind != STATEFUL_SET:
-            return tuple(sorted(f"{_host(pod.address)}:{resource.spec.container_port}" for pod in workload.ready))
-        ready, listed = {pod.name for pod in workload.ready}, set(resource.listed_servers)
-        addresses = {server_name(resource, n): server_address(resource, n) for n in range(resource.spec.size)}
-        return tuple(address for name, address in addresses.items() if name in ready or address in listed)
+        listed = {address.rpartition(":")[0]: address for address in resource.listed_servers}
+        ports = {pod.name: workload.ports.get(pod.address) for pod in workload.ready}
+        found = {}
+        for number in range(resource.spec.size):
+            name, host = server_name(resource, number), server_host(resource, number)
+            if port := ports.get(name):
+                found[name] = host_port(host, port)
+            elif host in listed:
+                found[name] = listed[host]
+        return found
+
+    @cached_property
+    def client_port(self) -> int:
+        """Port for clients of the Service: after a change of the spec the former one, while a server listens on it."""
+        desired = self.resource.spec.container_port
+        return next(iter(sorted(set(self.serving_workload.ports.values()) - {desired})), desired)
 
     @cached_property
     def unready_servers(self) -> tuple[str, ...]:
         """Names of listed servers that are not ready."""
-        resource, ready = self.resource, {pod.name for pod in self.serving_workload.ready}
-        names = {server_address(resource, n): server_name(resource, n) for n in range(resource.spec.size)}
-        return tuple(names[address] for address in self.servers if address in names and names[address] not in ready)
+        if self.serving_workload.kind != STATEFUL_SET:
+            return ()
+        return tuple(self._listed.keys() - {pod.name for pod in self.serving_workload.ready})
 
     @cached_property
     def servers_with_old_certificate(self) -> tuple[Pod, ...]:
@@ -91,6 +119,15 @@ class Assessment(Observed, View[Memcached, Settings]):
             and served[pod.name].fingerprint != current
             and not (is_recorded and served[pod.name].error)
         )
+
+    @cached_property
+    def served_fingerprint(self) -> str:
+        """Fingerprint of the certificate that all servers serve, or last served; empty without TLS."""
+        if not self.resource.spec.encrypts:
+            return ""
+        secrets, is_complete = self.secrets, not self.workload.speaking(tls=False)
+        is_current = self.all_ready and is_complete and not self.servers_with_old_certificate and secrets.pair
+        return secrets.fingerprint if is_current else self.resource.certificate
 
     @cached_property
     def served_until(self) -> datetime | None:
@@ -157,10 +194,20 @@ class Assessment(Observed, View[Memcached, Settings]):
 
     @cached_property
     def accepts_users(self) -> bool:
-        """Whether all servers accept the users in the Secret, by the last inspection or by the record of an earlier."""
+        """Whether all servers accept the users in the Secret, by the last inspection or by the record of an earlier.
+
+        A server without authentication does not: a password that a client sends becomes an item for everyone.
+        """
+        if self.workload.obj is None:
+            return True  # those that are created will
         is_inspected = bool(self.accepted_users) and self.settled
-        is_recorded = self.loaded_users in ("", self.secrets.users_digest)
-        return (is_recorded or is_inspected) and not self.servers_with_old_users
+        is_recorded = self.loaded_users == self.secrets.users_digest
+        return self.all_require_users and (is_recorded or is_inspected) and not self.servers_with_old_users
+
+    @property
+    def all_require_users(self) -> bool:
+        """Whether every server requires authentication, and will after a restart."""
+        return not self.workload.differing(mounted_users, required=True)
 
     @cached_property
     def loaded_users(self) -> str:
@@ -189,7 +236,3 @@ class Assessment(Observed, View[Memcached, Settings]):
         if resource.changed:
             return UPDATING if len(workload.current) == resource.spec.size else SCALING
         return DEGRADED
-
-
-def _host(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

@@ -59,7 +59,6 @@ def server_name(resource: Memcached, number: int) -> str:
     return f"{resource.name}-{number}"
 
 
-def server_address(resource: Memcached, number: int) -> str:
-    """Return the DNS name and port of a StatefulSet's server, for clients."""
-    name = f"{server_name(resource, number)}.{resource.name}.{resource.namespace}.svc"
-    return f"{name}:{resource.spec.container_port}"
+def server_host(resource: Memcached, number: int) -> str:
+    """Return the DNS name of a StatefulSet's server, for clients."""
+    return f"{server_name(resource, number)}.{resource.name}.{resource.namespace}.svc"

@@ -71,9 +71,8 @@ class Sidecar:
     @classmethod
     def of(cls, template: Obj, image: str) -> Sidecar:
         """Return what the sidecar of a template does, with another image."""
-        flags = _sidecar_flags(template)
-        has_key = any(flag.startswith("--attestation-key=") for flag in flags)
-        return cls(image, reloads_users(template), WATCH in flags, has_key)
+        attests = WATCH in _sidecar_flags(template)
+        return cls(image, reloads_users(template), attests, attests_users(template))
 
 
 def _sidecar_flags(pod: Obj) -> list[str]:
@@ -86,6 +85,11 @@ def attestation_port(pod: Obj) -> int | None:
     flags = _sidecar_flags(pod)
     listens = next((flag.rpartition(":")[2] for flag in flags if flag.startswith("--listen=")), "")
     return int(listens) if WATCH in flags and listens.isdecimal() else None
+
+
+def attests_users(pod: Obj) -> bool:
+    """Return whether the sidecar of a pod has the key by which it attests the users file that its server has loaded."""
+    return any(flag.startswith("--attestation-key=") for flag in _sidecar_flags(pod))
 
 
 def reloads_users(template: Obj) -> bool:
@@ -101,8 +105,32 @@ def sidecar_image(workload: Obj) -> str:
 
 def mounted_certificate(template: Obj) -> str:
     """Return the Secret with the certificate that the servers of a template mount; empty without TLS."""
+    return _mounted(template, "tls")
+
+
+def mounted_users(template: Obj) -> str:
+    """Return the Secret with the users file that the servers of a template mount; empty without authentication."""
+    return _mounted(template, "auth")
+
+
+def _mounted(template: Obj, volume: str) -> str:
     volumes = template["spec"].get("volumes", ())
-    return next((str(each["secret"]["secretName"]) for each in volumes if each["name"] == "tls"), "")
+    return next((str(each["secret"]["secretName"]) for each in volumes if each["name"] == volume), "")
+
+
+def server_port(template: Obj) -> int | None:
+    """Return the port on which the servers of a template listen; None if it is unknown."""
+    return _port(template, CONTAINER)
+
+
+def sidecar_port(template: Obj) -> int | None:
+    """Return the port of the sidecars of a template; None if they have none."""
+    return _port(template, METRICS) or _port(template, ATTESTATION)
+
+
+def _port(template: Obj, name: str) -> int | None:
+    ports = (port for each in template["spec"]["containers"] for port in each.get("ports", ()))
+    return next((int(port["containerPort"]) for port in ports if port.get("name") == name), None)
 
 
 def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: str, certificate: str) -> Obj:

@@ -40,7 +40,7 @@ def report(seen: Assessment, phase: str) -> Obj:
     checked = {
         "serverVersion": lowest(images.values()),
         "serverImages": images,
-        "certificate": _certificate(seen),
+        "certificate": seen.served_fingerprint,
         "users": seen.loaded_users,
     }
     present = connection_secret.connection(seen)
@@ -60,15 +60,3 @@ def _version(image: str) -> str:
         return Image.parse(image).version
     except ValueError:  # the image is invalid, and the spec is rejected
         return ""
-
-
-def _certificate(seen: Assessment) -> str:
-    """Return the fingerprint that all servers serve, or last served; empty without TLS."""
-    if not seen.resource.spec.encrypts:
-        return ""
-    secrets, is_complete = seen.secrets, not seen.workload.speaking(tls=False)
-    return (
-        secrets.fingerprint
-        if seen.all_ready and is_complete and not seen.servers_with_old_certificate and secrets.pair
-        else seen.resource.certificate
-    )

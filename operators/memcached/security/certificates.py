@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -48,14 +49,14 @@ class RefreshCertificates(Call):
 
     Attributes:
         addresses: name and IP address of each pod.
-        port: port of the servers.
+        ports: port of each server, by IP address.
         secrets: credentials and certificate of the operator as a client.
         recorded: fingerprint of the certificate that all servers served last.
         hosts: DNS names of the servers.
     """
 
     addresses: tuple[tuple[str, str], ...]
-    port: int
+    ports: Mapping[str, int]
     secrets: Secrets = field(repr=False)
     recorded: str = ""
     hosts: tuple[str, ...] = ()
@@ -81,7 +82,7 @@ async def inspect_certificate(access: Access, address: str) -> ServedCertificate
 async def refresh_certificates(connect: Connect, call: Call) -> None:
     """Make servers reload their certificates; the next inspection shows the result."""
     assert isinstance(call, RefreshCertificates)  # the only call of this operator
-    access = Access(connect, call.port, call.secrets, call.recorded, call.hosts)
+    access = Access(connect, call.ports, call.secrets, call.recorded, call.hosts)
     await asyncio.gather(*(_refresh_server(access, address) for _, address in call.addresses))
 
 

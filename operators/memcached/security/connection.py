@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +26,7 @@ class Access:
 
     Attributes:
         connect: opens a connection.
-        port: port of the servers.
+        ports: port of each server, by the IP address of its pod.
         secrets: certificate and passwords of the operator as a client.
         recorded: fingerprint of the certificate that all servers served last; empty if none is recorded. During a
             renewal, a server still serves it.
@@ -34,7 +34,7 @@ class Access:
     """
 
     connect: Connect
-    port: int
+    ports: Mapping[str, int]
     secrets: Secrets = field(repr=False)
     recorded: str = ""
     hosts: tuple[str, ...] = ()
@@ -58,15 +58,15 @@ class Access:
             await server.aclose()
 
     async def _connect(self, address: str, credentials: tuple[str, str] | None) -> Server:
-        pair = self.secrets.pair
+        pair, port = self.secrets.pair, self.ports[address]
         if pair is None:
-            return await self.connect(address, self.port, auth=credentials, timeout=TIMEOUT_SECONDS)
+            return await self.connect(address, port, auth=credentials, timeout=TIMEOUT_SECONDS)
         known = {self.secrets.fingerprint, self.recorded} - {""}
 
         def trusts(certificate: bytes) -> bool:
             return credentials is None or fingerprint(certificate) in known
 
-        connect = partial(self.connect, address, self.port, auth=credentials, timeout=TIMEOUT_SECONDS)
+        connect = partial(self.connect, address, port, auth=credentials, timeout=TIMEOUT_SECONDS)
         try:
             return await connect(tls=unverifying(pair), trusts=trusts)
         except NotTrusted:

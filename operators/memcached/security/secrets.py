@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
+from operators.memcached.client import users_file
 from operators.memcached.objects.names import (
     attestation_secret,
     mounted_secret,
@@ -26,7 +26,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, content_of, digest, find, key_of
 from shared.pki import certs
 from shared.pki.copies import CopiedCertificate, TrustedCertificate
-from shared.pki.secret_checks import CONTROL_CHARACTER, SecretProblem, UnusableSecret, certificate_of, texts
+from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
 from shared.pki.secret_names import authority_secret
 from shared.pki.stores import authorities_of, certificate_secrets, certificates_in, issued_in, validities
 from shared.pki.threads import evaluate
@@ -37,9 +37,6 @@ from shared.steps.certificates import settled_at
 from shared.steps.connection import USERNAME_KEY, ConnectionSecret
 from shared.steps.own_secrets import former_secrets
 from shared.steps.passwords import own_secret
-
-MAX_USERS, MAX_LINE_BYTES = 8, 255
-"""Maximum number of lines of a users file, and of bytes per line: authfile.c of memcached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +237,7 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
             name = users_secret(resource)
             secret = found[name] if auth.secret_name else _generated(resource, found)
             (users,) = texts("spec.auth", name, secret, USERS_KEY)
-            if wrong := _users_file_problem(users):
+            if wrong := users_file.problem(users):
                 raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {name}: {USERS_KEY}: {wrong}")
             users_digest = digest([(key_of(secret), users.encode())])
     except UnusableSecret as error:
@@ -298,21 +295,3 @@ def _rotation(resource: Memcached, found: Mapping[str, Obj | None]) -> tuple[cer
 
 def _generated(resource: Memcached, found: Mapping[str, Obj | None]) -> Obj | None:
     return own_secret(resource.uid, resource.name, "memcached", found[users_secret(resource)])
-
-
-def _users_file_problem(text: str) -> str:
-    """Return the first problem that any version of memcached has with a users file; empty if there is none."""
-    if not text.endswith("\n"):  # 1.6.18 drops the last character
-        return "the last line has no line break, and memcached would truncate the password. Add a line break."
-    if (count := text.count("\n")) > MAX_USERS:
-        return f"{count:,} lines, but memcached reads only {MAX_USERS}. Remove the others."
-    *lines, _ = text.split("\n")
-    for number, line in enumerate(lines, 1):
-        user, _, password = line.partition(":")
-        if not user or not password or re.search(r"\s", line):
-            return f"line {number} does not have the form user:password, or contains whitespace. Correct it."
-        if CONTROL_CHARACTER.search(line):  # memcached cuts the password at NUL, and accepts the shorter one
-            return f"line {number} contains a control character, at which memcached may cut the password. Remove it."
-        if len(line.encode()) >= MAX_LINE_BYTES:
-            return f"line {number} is too long: memcached reads at most {MAX_LINE_BYTES - 1} bytes. Shorten it."
-    return ""

@@ -43,7 +43,7 @@ async def inspect_users(access: Access, attest: Attest, address: str, port: int 
 
     Args:
         address: IP address of the server's pod.
-        port: port of its sidecar; None if that attests nothing.
+        port: port of its sidecar; None if that cannot attest the users file.
     """
     key, users = access.secrets.attestation_key, access.secrets.users
     try:

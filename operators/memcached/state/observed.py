@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from operators.memcached.objects.pod import CONTAINER, attestation_port, mounted_certificate
+from operators.memcached.objects.pod import (
+    CONTAINER,
+    SECRETS,
+    attestation_port,
+    attests_users,
+    mounted_certificate,
+    server_port,
+)
 from operators.memcached.security.certificates import ServedCertificate
 from operators.memcached.security.secrets import Secrets
 from operators.memcached.security.users import AcceptedUsers
@@ -69,12 +76,19 @@ class Workload:
             return False
         return int(self._status.get("observedGeneration", 0)) >= int(self.obj["metadata"]["generation"])
 
-    @property
-    def port(self) -> int | None:
-        """Port on which the servers listen, which is not that of a spec that was not applied; None if it is unknown."""
-        containers = self.obj["spec"]["template"]["spec"]["containers"] if self.obj else ()
-        ports = (port for each in containers if each["name"] == CONTAINER for port in each.get("ports", ()))
-        return next((port["containerPort"] for port in ports if port["name"] == CONTAINER), None)
+    @cached_property
+    def ports(self) -> Mapping[str, int]:
+        """Port on which the server of each ready pod listens, by IP address. It is not that of a spec that is not
+        applied, and a change of `spec.containerPort` replaces one server after the other.
+        """
+        found = {pod["metadata"]["name"]: server_port(pod) for pod in self.pod_objs}
+        return {pod.address: port for pod in self.ready if (port := found.get(pod.name))}
+
+    @cached_property
+    def starts_alike(self) -> bool:
+        """Whether all pods have started with the data that the template requires (`SECRETS`)."""
+        required = accessors.annotation(self.obj["spec"]["template"], SECRETS) if self.obj else ""
+        return all(accessors.annotation(pod, SECRETS) == required for pod in self.pod_objs)
 
     @property
     def pause(self) -> int:
@@ -98,6 +112,12 @@ class Workload:
         return {pod["metadata"]["name"]: attestation_port(pod) for pod in self.pod_objs}
 
     @cached_property
+    def attesting_users(self) -> Mapping[str, int | None]:
+        """The same ports, without those of sidecars that cannot attest the users file: they have no key."""
+        has_key = {pod["metadata"]["name"] for pod in self.pod_objs if attests_users(pod)}
+        return {name: port for name, port in self.attestation_ports.items() if name in has_key}
+
+    @cached_property
     def image_ids(self) -> Mapping[str, str]:
         """ID of the image that the server of each pod runs, by pod; without those that are unknown."""
         statuses = {pod["metadata"]["name"]: container_status(pod, CONTAINER) for pod in self.pod_objs}
@@ -107,6 +127,15 @@ class Workload:
         """Return the ready servers that use TLS, or those that do not: a change of `spec.tls` replaces one by one."""
         encrypting = {pod["metadata"]["name"] for pod in self.pod_objs if mounted_certificate(pod)}
         return tuple(pod for pod in self.ready if (pod.name in encrypting) == tls)
+
+    def differing(self, mounted: Callable[[Obj], str], *, required: bool) -> bool:
+        """Return whether a pod, or the template of later ones, has a Secret that is not required, or lacks it.
+
+        Args:
+            mounted: returns the Secret that a pod mounts, such as `mounted_users`.
+        """
+        template = [self.obj["spec"]["template"]] if self.obj else []
+        return any(bool(mounted(each)) != required for each in (*template, *self.pod_objs))
 
     def mounting(self, secret: str) -> frozenset[str]:
         """Return the names of the pods that mount a Secret."""

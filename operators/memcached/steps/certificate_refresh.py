@@ -65,8 +65,7 @@ def _refresh(seen: Assessment, stale: Sequence[Pod], done: str) -> Step:
         message = f"{progress}. {name} cannot be inspected: {error}."
     else:
         message = f"{progress}. The kubelet updates the files within two minutes; then the servers reload them."
-    port = seen.workload.port or resource.spec.container_port
-    call = RefreshCertificates(due, port, seen.secrets, resource.certificate, server_hosts(resource))
+    call = RefreshCertificates(due, seen.workload.ports, seen.secrets, resource.certificate, server_hosts(resource))
     actions = (call,) if due else ()
     return Step(
         actions,

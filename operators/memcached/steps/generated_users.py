@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from operators.memcached.client.users_file import MAX_LINE_BYTES, MAX_USERS
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import owner, users_secret
 from operators.memcached.objects.pod import COMPONENT, USERS_KEY
-from operators.memcached.security.secrets import MAX_LINE_BYTES, MAX_USERS
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.secrets import content_of
 from shared.runtime.plan import PASS, Step

@@ -10,8 +10,9 @@ import pytest
 
 from operators.memcached.client import server as database
 from operators.memcached.client.errors import AuthenticationFailed
+from operators.memcached.client.users_file import MAX_LINE_BYTES, MAX_USERS
 from operators.memcached.exporter.reload import Reloader
-from operators.memcached.security.secrets import MAX_LINE_BYTES, MAX_USERS, parse_secrets
+from operators.memcached.security.secrets import parse_secrets
 from tests.memcached.unit.fake_servers import secret
 from tests.memcached.unit.world import resource
 from tests.support.containers.servers import FILES, Memcached, Servers

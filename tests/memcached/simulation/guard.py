@@ -36,12 +36,16 @@ class Guard:
         required_share: share of their items that clients find at least; 0 until a scenario has filled the servers.
         written: content of Secrets that the operator has written.
         names: names of all servers so far.
+        listening: port on which the server at an address listens.
+        listened: ports on which servers have listened, by the name of the pod and by its address.
     """
 
     violations: list[str] = field(default_factory=list)
     required_share: float = 0.0
     written: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
+    listening: dict[str, int] = field(default_factory=dict)
+    listened: dict[str, set[str]] = field(default_factory=dict)
 
     def fail(self, violation: str) -> None:
         """Record a violation and raise Unsafe; the record remains if a caller catches the exception."""
@@ -68,6 +72,7 @@ class Guard:
         if content:
             self.written.update(content.values())
             self._certificate(servers, content, content_of(live), action)
+            self._password(servers, content, content_of(live), action)
         is_kept = target.kind == SECRET and (not content or target.name.endswith(CERTIFICATES))
         if not is_kept and any(value_at(found, "spec.paused") for found in _resources(servers)):
             self.fail(f"{action} of a paused resource")
@@ -97,8 +102,20 @@ class Guard:
         if before.begins <= moment < before.ends and not now.begins <= moment < now.ends:
             self.fail(f"{action}: a valid certificate is replaced by one that is not valid now")
 
+    def _password(self, servers: Servers, new: Mapping[str, str], live: Mapping[str, str], action: str) -> None:
+        """Require that clients get a password only if every server requires one: others store it as an item."""
+        if new.get("password") in (None, live.get("password")):
+            return
+        for pod in ready_servers(servers):
+            if not any(volume["name"] == "auth" for volume in pod["spec"].get("volumes", ())):
+                self.fail(f"{action}: clients send a password to {pod['metadata']['name']}, which requires none")
+
     def _status(self, servers: Servers, status: Obj, live: Obj) -> None:
-        """Require that what servers have loaded is recorded only if they have."""
+        """Require that what servers have loaded is recorded only if they have, and addresses only if they had them."""
+        for address in status.get("servers") or ():
+            host, _, port = address.rpartition(":")
+            if port not in self.listened.get(host.partition(".cache.")[0], {port}):
+                self.fail(f"the status lists {address}, where no server has listened")
         before = live.get("status") or {}
         running = {uid: address for address, uid in servers.uids.items() if uid in servers.filled}
         ready = {pod["metadata"]["uid"]: pod for pod in ready_servers(servers)}
@@ -125,6 +142,9 @@ class Guard:
     def started(self, servers: Servers, pod: Obj) -> None:
         """Require that a server starts only when clients have filled the one that was replaced before."""
         self.names.add(pod["metadata"]["name"])
+        address = pod["status"]["podIP"]
+        for host in (pod["metadata"]["name"], address):
+            self.listened.setdefault(host, set()).add(str(self.listening[address]))
         if servers.clients.least_found < self.required_share:
             found = servers.clients.found
             self.fail(f"{pod['metadata']['name']} is replaced while clients find {found:.0%} of their items")

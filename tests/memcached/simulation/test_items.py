@@ -15,6 +15,8 @@ DECLARED = {
     "scale a Deployment": 1,
     "scale to zero and back": 1,
     "change the image": 2,
+    "change the port": 2,
+    "authentication on and off": 4,
     "change the image of a Deployment": 1,
     "change again during an update": 2,
     "switch the workload": 2,

@@ -15,6 +15,7 @@ from operators.memcached.facts.pause import Pause
 from operators.memcached.objects import deployment
 from operators.memcached.security.connection import Access
 from operators.memcached.security.users import AcceptedUsers
+from operators.memcached.state import observed
 from shared.kubernetes import ownership, secret_provenance
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, SECRET, SERVICE, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner
@@ -148,6 +149,16 @@ def writes_the_connection_of_a_paused_resource(patch: pytest.MonkeyPatch) -> Non
         return keep(database, dataclasses.replace(seen, resource=Memcached.parse({**seen.resource.obj, "spec": spec})))
 
     patch.setattr(Database, "ensure_connection", unpaused)
+
+
+def publishes_what_the_spec_requires(patch: pytest.MonkeyPatch) -> None:
+    """Publish the password before the servers require one."""
+    patch.setattr(Assessment, "accepts_users", True)
+
+
+def lists_the_port_of_the_spec(patch: pytest.MonkeyPatch) -> None:
+    """List all servers with the port of the spec, before they listen on it."""
+    patch.setattr(observed, "server_port", lambda _: 11311)
 
 
 def impostor(stage: Stage) -> None:
@@ -289,6 +300,16 @@ MUTATIONS: list[tuple[Patch, Scenario, str]] = [
         "the operator deletes Deployment cache: 0 of 2 new servers are ready",
     ),
     (
+        publishes_what_the_spec_requires,
+        Scenario("authentication on", (apply(size=2, **AUTH),), given=(given_users(), apply(size=2))),
+        "clients send a password to cache-0, which requires none",
+    ),
+    (
+        lists_the_port_of_the_spec,
+        Scenario("change the port", (apply(size=2, containerPort=11311),), given=(apply(size=2),)),
+        "the status lists cache-0.cache.default.svc:11311, where no server has listened",
+    ),
+    (
         ignores_the_pause_of_a_resource,
         Scenario(
             "an object of a paused resource is deleted",
@@ -300,8 +321,8 @@ MUTATIONS: list[tuple[Patch, Scenario, str]] = [
     (
         writes_the_connection_of_a_paused_resource,
         Scenario(
-            "the port of a paused resource changes",
-            (apply(size=1, paused=True, containerPort=11311),),
+            "the Secret for clients of a paused resource is deleted",
+            (apply(size=1, paused=True), delete(SECRET, "cache-connection"), RESYNC),
             given=(apply(size=1),),
             ends="Paused",
         ),

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.memcached.security.secrets import Secrets
 from operators.memcached.state.observed import REVISION, Observed, Workload
-from shared.kubernetes.kinds import STATEFUL_SET, Obj
+from shared.kubernetes.kinds import NETWORK_POLICY, STATEFUL_SET, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Apply
 from shared.status.verdict import Progress
-from tests.memcached.unit.world import EMPTY, NOW, observed_pods, plan, pod, resource, workload_of
+from tests.memcached.unit.world import EMPTY, NOW, observed_pods, plan, pod, resource, template, workload_of
 
 THREE = tuple(pod(number) for number in (1, 2, 3))
 
@@ -183,6 +184,36 @@ def test_paused_resource_is_reported_and_not_changed() -> None:
     assert whole.actions == ()
     assert (whole.verdict.reason, whole.verdict.ready, whole.status["phase"]) == ("Paused", True, "Paused")
     assert plan(resource(paused=True), observed_pods(pod(1))).verdict.ready is False
+
+
+def test_running_servers_are_listed_and_admitted_with_their_own_port() -> None:
+    """A change of the port replaces one server after the other: clients must reach the others until then."""
+    changed = resource(phase="Running", generation=2, observed=1, containerPort=11311)
+    result = plan(changed, observed_pods(*THREE))
+    policies = [each.obj["spec"] for each in result.actions if isinstance(each, Apply) and each.kind == NETWORK_POLICY]
+    assert [{port["port"] for rule in each["ingress"] for port in rule["ports"]} for each in policies] == [
+        {11311, 11211}
+    ]
+    assert {address.rpartition(":")[2] for address in result.status["servers"]} == {"11211"}
+    replaced = Observed(workload_of("Deployment", *THREE, made=template(11311)))
+    assert {address.rpartition(":")[2] for address in plan(changed, replaced).status["servers"]} == {"11311"}
+
+
+def test_sets_list_a_server_with_the_port_that_it_has_or_had() -> None:
+    pods = [pod(0, controller="StatefulSet"), pod(2, controller="StatefulSet", ready=False)]
+    listed = [f"cache-{number}.cache.default.svc:11211" for number in range(3)]
+    changed = resource(
+        workload="StatefulSet", containerPort=11311, phase="Running", observed=1, status={"servers": listed}
+    )
+    assert plan(changed, Observed(workload_of("StatefulSet", *pods))).status["servers"] == listed
+
+
+def test_own_edit_of_the_workload_is_not_in_effect_before_its_controller_reports_it() -> None:
+    """Servers that read a new authority only at startup do not have it yet, although the spec is as it was."""
+    workload = workload_of("Deployment", *THREE, made=template(secrets="former"), up_to_date=False)
+    result = plan(resource(phase="Running", observed=1), Observed(workload, secrets=Secrets(versions={"a": "99"})))
+    assert not result.verdict.done
+    assert "observedSecrets" not in result.status
 
 
 def test_invalid_spec_that_bypassed_admission_changes_nothing() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from operators.memcached.api.resource import WORKLOADS, Memcached
 from operators.memcached.facts.assessment import Assessment
+from operators.memcached.objects.pod import CONTAINER, SECRETS
 from operators.memcached.plan import Planner
 from operators.memcached.state.observed import Observed, Workload
 from shared.kubernetes.kinds import DEPLOYMENT, STATEFUL_SET, Obj
@@ -56,13 +57,32 @@ def pod(
     )
 
 
+def template(port: int = 11211, *, users: str = "", tls: str = "", secrets: str = "") -> Obj:
+    """Return a pod template of servers that listen on a port and mount these Secrets, as far as steps read it."""
+    mounted = {"auth": users, "tls": tls}
+    container = {
+        "name": CONTAINER,
+        "ports": [{"name": CONTAINER, "containerPort": port}],
+        "resources": resource().spec.container_resources(),
+    }
+    volumes = [{"name": name, "secret": {"secretName": each}} for name, each in mounted.items() if each]
+    annotations = {"annotations": {SECRETS: secrets}} if secrets else {}
+    return {"metadata": annotations, "spec": {"containers": [container], "volumes": volumes}}
+
+
+def pod_object(found: Pod, made: Obj) -> Obj:
+    """Return a pod of a template as an object."""
+    metadata = {"name": found.name, "uid": f"p-{found.name}", **made["metadata"]}
+    return {"metadata": metadata, "spec": made["spec"]}
+
+
 def workload_object(
     replicas: int = 3, *, updated: int | None = None, up_to_date: bool = True, replica_failure: str = ""
 ) -> Obj:
     failure = {"type": "ReplicaFailure", "status": "True", "message": replica_failure}
     return {
         "metadata": {"name": "cache", "generation": 2, "uid": "w-1"},
-        "spec": {"replicas": 3, "template": {"metadata": {}, "spec": {"containers": []}}},
+        "spec": {"replicas": 3, "template": template()},
         "status": {
             "observedGeneration": 2 if up_to_date else 1,
             "replicas": replicas,
@@ -72,10 +92,11 @@ def workload_object(
     }
 
 
-def workload_of(kind: str, *pods: Pod, **counts: Any) -> Workload:
-    """Return a workload with these pods, counted in its status."""
+def workload_of(kind: str, *pods: Pod, made: Obj | None = None, **counts: Any) -> Workload:
+    """Return a workload with these pods, counted in its status, and of its template unless `made` is another one."""
     counts.setdefault("replicas", sum(not pod.leaving for pod in pods))
-    return Workload(WORKLOADS[kind], workload_object(**counts), pods)
+    objs = tuple(pod_object(each, made or template()) for each in pods if not each.leaving)
+    return Workload(WORKLOADS[kind], workload_object(**counts), pods, objs)
 
 
 def observed_pods(*pods: Pod, **counts: Any) -> Observed:

@@ -378,6 +378,15 @@ REFUSED = (
         for argument in ("-Y/x", "--auth-file=/x", "-S", "-vS", "--enable-sasl", "-B", "--protocol=binary")
     ),
     *(
+        Case(
+            f"an argument that conflicts with metrics: {argument}",
+            {"metrics": {}, "extraArgs": [argument]},
+            f"'{argument}' conflicts with spec.metrics",
+            f"spec.extraArgs: '{argument}' conflicts with spec.metrics",
+        )
+        for argument in ("-S", "--enable-sasl", "-Bbinary", "--protocol=binary")
+    ),
+    *(
         Case(f"an old version with {name}", {"version": "1.5.17", **given}, OLD_WORDS, f"spec.version: {OLD_WORDS}")
         for name, given in (("TLS", TLS), ("users", USERS), ("warm restart", {"warmRestart": True}))
     ),

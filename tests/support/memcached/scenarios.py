@@ -116,6 +116,7 @@ class Servers(Fleet):
             for known in (self.served, self.trusted):
                 known.pop(address, None)
             self.load(address)
+            self.guard.listening[address] = pod["spec"]["containers"][0]["ports"][0]["containerPort"]
             self.guard.started(self, pod)
         if users := self.secrets[address].get("auth", {}).get("users"):
             self.guard.loaded(pod, users)
@@ -138,6 +139,8 @@ class Servers(Fleet):
 
     async def connect(self, host: str, port: int, **options: Any) -> Connected:
         encrypts, tls = host in self.mounted, options.get("tls") is not None
+        if port != self.guard.listening.get(host, port):
+            raise Unreachable(f"{host}:{port} refuses connections.")
         if host in self.uids and encrypts and not tls:
             raise Unreachable(f"{host}:{port} closed the connection: it may require TLS.")
         if host in self.uids and tls and not encrypts:
@@ -279,6 +282,8 @@ SCENARIOS = (
         "upgrade from release 0.1.0",
         (*operator_down(released(size=2, memoryMB=32, version="1.6.38")), delete(DEPLOYMENT)),
     ),
+    Scenario("change the port", (apply(size=2, containerPort=11311),), given=(apply(size=2),)),
+    Scenario("authentication on and off", (apply(size=2, **AUTH), apply(size=2)), given=(given_users(), apply(size=2))),
     Scenario("metrics on and off", (apply(size=0, metrics={}), apply(size=0)), given=(apply(size=0),)),
     Scenario(
         "auth before its Secret exists",

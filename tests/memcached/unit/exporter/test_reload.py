@@ -66,6 +66,22 @@ def test_server_without_a_handler_gets_no_signal_until_it_has_one(pod: Pod, capl
     assert len(pod.signals) == 1
 
 
+@pytest.mark.parametrize("users", ["", "app:one", "app\n", "app:\0\n", "app:\u00e9\n\xff", f"app:{'x' * 300}\n"])
+def test_file_that_locks_users_out_is_not_loaded(pod: Pod, users: str, caplog: pytest.LogCaptureFixture) -> None:
+    """From an empty file, memcached loads no user, and then rejects every one; others lose users or password."""
+    pod.reloader.check()
+    pod.users.write_text(users, encoding="latin-1")
+    pod.reloader.check()
+    pod.reloader.check()
+    assert len(pod.signals) == 1
+    assert pod.reloader.signalled is None
+    [record] = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert record.startswith("The users file was not reloaded: ")
+    pod.users.write_text("app:two\n")
+    pod.reloader.check()
+    assert len(pod.signals) == 2
+
+
 def test_missing_file_or_server_is_retried(pod: Pod) -> None:
     pod.users.unlink()
     pod.reloader.check()

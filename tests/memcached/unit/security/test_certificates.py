@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,7 +22,7 @@ from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.harness.harness import NAMESPACE, Harness
 from tests.memcached.unit.fake_servers import Fleet, certificate, der, mounted_secrets, secret, tls_secret
-from tests.memcached.unit.world import UNPAUSED, plan, pod, resource, workload_in, workload_of
+from tests.memcached.unit.world import UNPAUSED, plan, pod, resource, template, workload_in, workload_of
 
 AUTH: Obj = {"auth": {"secretName": "users"}}
 TLS: Obj = {"tls": {"secretName": "cache-tls"}}
@@ -36,17 +35,10 @@ def plan_for(*answers: ServedCertificate, recorded: str = "former") -> Any:
     """Return the plan for servers that serve these certificates."""
     pods = [pod(number) for number, _ in enumerate(answers)]
     served_certificates = {f"cache-{number}": answer for number, answer in enumerate(answers)}
-    workload = replace(
-        workload_of("Deployment", *pods), pod_objs=tuple(mounting("cache-tls", each.name) for each in pods)
-    )
+    workload = workload_of("Deployment", *pods, made=template(tls="cache-tls"))
     observed = Observed(workload, secrets=CURRENT, served_certificates=served_certificates)
     parsed = resource(size=len(pods), phase="Running", observed=1, status={"certificate": recorded}, **TLS)
     return plan(parsed, observed)
-
-
-def mounting(name: str, pod_name: str) -> Obj:
-    """Return a pod that mounts a Secret."""
-    return {"metadata": {"name": pod_name}, "spec": {"volumes": [{"name": "tls", "secret": {"secretName": name}}]}}
 
 
 def refreshed_pods(made: Any) -> list[str]:

@@ -21,10 +21,11 @@ BOTH, ONE = "app:secret\nold:other\n", "app:secret\n"
 class World:
     """A Memcached with two servers and a users file."""
 
-    def __init__(self, *flags: str) -> None:
+    def __init__(self, *flags: str, like: World | None = None) -> None:
         self.fleet = Fleet()
         options = parse_options("memcached-operator", "memcached", ["--agent-image=operator:1", *flags], {})
-        self.harness = Harness(controller(options, self.fleet.connect, self.attest))
+        workloads = like.harness.workloads if like else None
+        self.harness: Harness = Harness(controller(options, self.fleet.connect, self.attest), workloads=workloads)
         self.fleet.volumes = partial(mounted_secrets, self.harness.server)
         self.attested: Attestation | None = None
 
@@ -173,3 +174,16 @@ async def test_servers_whose_sidecar_attests_nothing_are_not_replaced_and_their_
     world.harness.apply("cache", size=2, auth={"secretName": "users"}, memoryMB=128, **UNPAUSED)
     await world.harness.settle()
     assert reason(await world.resync()) == "Ready"
+
+
+async def test_sidecar_without_a_key_proves_nothing_after_the_operator_may_write_one() -> None:
+    """Servers keep their sidecars: with the advice of UsersNotProven followed, they still have no key."""
+    before = World("--no-write-secrets")
+    await before.created()
+    world = World(like=before)
+    world.write(ONE)
+    found = await world.resync()
+    assert reason(found) == "UsersNotProven"
+    assert "spec.annotations" in message(found)
+    secrets = {obj["metadata"]["name"]: obj for _, obj in world.harness.server.objects(SECRET)}
+    assert content_of(secrets["cache-connection"])["password"] == "secret"

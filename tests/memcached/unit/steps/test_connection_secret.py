@@ -8,12 +8,17 @@ from typing import Any
 import pytest
 
 from operators.memcached.operator import controller
+from operators.memcached.security.certificates import ServedCertificate
+from operators.memcached.security.secrets import Secrets
+from operators.memcached.state.observed import Observed
+from operators.memcached.steps.connection_secret import connection
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import content_of
+from shared.steps.connection import ConnectionSecret
 from tests.harness.harness import NAMESPACE, Harness
-from tests.memcached.unit.fake_servers import Fleet, mounted_secrets, secret
-from tests.memcached.unit.world import UNPAUSED
+from tests.memcached.unit.fake_servers import Fleet, certificate, mounted_secrets, secret, signer
+from tests.memcached.unit.world import UNPAUSED, assess, pod, resource, template, workload_of
 
 NAME = "cache-connection"
 
@@ -114,3 +119,49 @@ async def test_paused_resource_keeps_its_secret_unchanged() -> None:
     before = content(harness)
     await applied(harness, paused=True, containerPort=11311)
     assert content(harness) == before
+
+
+USERS = Secrets(users="app:secret\n", users_digest="d")
+ENCRYPTED = Secrets(pair=certificate(), issuers=signer("ca").certificate)
+
+
+@pytest.mark.parametrize(
+    ("spec", "secrets", "running", "unknown"),
+    [
+        ({"auth": {"secretName": "u"}}, USERS, {}, ["username", "password"]),
+        ({}, Secrets(), {"users": "u"}, ["username", "password"]),
+        ({"tls": {"secretName": "t"}}, ENCRYPTED, {}, ["ca.crt", "tls.crt", "tls.key"]),
+        ({}, Secrets(), {"tls": "t"}, ["ca.crt", "tls.crt", "tls.key"]),
+    ],
+    ids=["users are added", "users are removed", "TLS is added", "TLS is removed"],
+)
+def test_content_stays_while_a_server_runs_with_the_former_spec(
+    spec: Obj, secrets: Secrets, running: Obj, unknown: list[str]
+) -> None:
+    """A server without authentication stores the password that a client sends, as an item that everyone can read."""
+    observed = Observed(workload_of("StatefulSet", pod(0), made=template(**running)), secrets=secrets)
+    made = connection(assess(resource(size=1, phase="Running", generation=2, observed=1, **spec), observed))
+    assert [key for key, text in made.content.items() if text is None] == unknown
+
+
+def test_port_stays_while_a_server_listens_on_it() -> None:
+    observed = Observed(workload_of("StatefulSet", pod(0), pod(1)))
+    assert connection(assess(resource(containerPort=11311), observed)).port == 11211
+
+
+@pytest.mark.parametrize(("served", "both"), [("former", True), (ENCRYPTED.fingerprint, False)])
+def test_former_authority_is_trusted_until_no_server_presents_its_certificate(served: str, both: bool) -> None:
+    former, own = signer("former").certificate, {"uid": "u-1"}
+    present = ConnectionSecret(secret(NAME, ca_crt=former) | {"metadata": own}, is_proven=True)
+    workload = workload_of("StatefulSet", pod(0), made=template(tls="t"))
+    workload.obj["spec"]["template"] = template(tls="t")  # type: ignore[index]
+    observed = Observed(
+        workload,
+        secrets=ENCRYPTED,
+        served_certificates={"cache-0": ServedCertificate(served)},
+        connection=present,
+    )
+    parsed = resource(size=1, phase="Running", observed=1, status={"certificate": "former"}, tls={"secretName": "t"})
+    trusted = connection(assess(parsed, observed)).content["ca.crt"] or ""
+    assert ENCRYPTED.issuers in trusted
+    assert (former in trusted) == both
