@@ -27,9 +27,6 @@ MANAGER = "kubectl-platform"
 REVIEW = Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False)
 """An object that is answered, not stored, and has the API server's time as its creation."""
 
-PAGE = 500
-"""Objects of one page of a list."""
-
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -93,15 +90,9 @@ class Session:
         return found
 
     async def objects(self, kind: Kind, namespace: str | None, labels: str = "") -> list[Obj]:
-        """Return the objects of a kind, page by page."""
-        items: list[Obj] = []
-        after = ""
-        while True:
-            page = await self.kube.list(kind, namespace, labels=labels, limit=PAGE, after=after)
-            items += page.get("items") or []
-            after = page["metadata"].get("continue") or ""
-            if not after:
-                return items
+        """Return the objects of a kind."""
+        pages = self.kube.pages(kind, namespace, labels=labels)
+        return [item async for page in pages for item in page.get("items") or ()]
 
     async def raw(self, path: str) -> Any:
         """Return what a path of the API server answers."""

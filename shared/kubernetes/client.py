@@ -6,11 +6,13 @@ in a test and in a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from shared.kubernetes.encoding import MAX_PARSED_BYTES, MAX_PARSED_VALUES
 from shared.kubernetes.errors import (
     AlreadyExists,
     Conflict,
@@ -21,11 +23,14 @@ from shared.kubernetes.errors import (
     NotEvictable,
     NotFound,
     Refused,
+    TooLarge,
     Unavailable,
     Undiscovered,
 )
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, POD, Kind, Obj
-from shared.observability import tracing
+from shared.observability import metrics, tracing
+
+log = logging.getLogger(__name__)
 
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
@@ -45,6 +50,12 @@ not know the kind of an owner. It looks for new kinds every 30 seconds.
 Source: plugin/pkg/admission/gc/gc_admission.go and pkg/kubeapiserver/admission/config.go in kubernetes/kubernetes.
 """
 
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Media type of a list of objects without their content; the API server removes spec, status and data."""
+
+FIRST_PAGE_ITEMS, MAX_PAGE_ITEMS = 32, 250
+"""Number of objects in the first page of a list, and largest number in a page."""
+
 MAX_QUOTED = 100
 """Maximum number of characters that a message quotes of an unexpected response."""
 
@@ -61,6 +72,8 @@ class Request:
         query: URL parameters.
         body: request body, sent as JSON; None for an empty body.
         content_type: media type of the body.
+        accept: media type of the response.
+        is_bounded: whether a response that may not be parsed at once (`encoding.is_costly`) raises TooLarge.
     """
 
     method: str
@@ -68,6 +81,8 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
     content_type: str = "application/json"
+    accept: str = "application/json"
+    is_bounded: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -125,7 +140,14 @@ class Kube:
         return await self.get(kind, namespace, name)
 
     async def list(
-        self, kind: Kind, namespace: str | None = None, *, labels: str = "", limit: int = 0, after: str = ""
+        self,
+        kind: Kind,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        limit: int = 0,
+        after: str = "",
+        metadata_only: bool = False,
     ) -> Obj:
         """Return the list object: `items`, each with apiVersion and kind, and `metadata.resourceVersion`.
 
@@ -134,13 +156,45 @@ class Kube:
             labels: label selector as text.
             limit: maximum number of items; 0 for all.
             after: `metadata.continue` of the previous page.
+            metadata_only: whether to return the objects without their content.
+
+        Raises:
+            TooLarge: with a limit, that many objects cost more than may be parsed at once.
         """
         query = {"labelSelector": labels, "limit": str(limit) if limit else "", "continue": after}
-        request = Request("GET", kind.path(namespace), {k: v for k, v in query.items() if v})
+        path, query = kind.path(namespace), {k: v for k, v in query.items() if v}
+        request = Request("GET", path, query, is_bounded=limit > 0)
+        if metadata_only:  # of one object: etcd's limit for it is 1.5 MiB
+            request = Request("GET", path, query, accept=METADATA_LIST)
         found = await self._send(request)
         if not _is_list(kind, found):
             raise _unexpected(found, f"{kind.name}List", request)
         return complete(kind, found)
+
+    async def pages(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> AsyncIterator[Obj]:
+        """Yield the list object of a collection page by page. No page costs much, with any objects.
+
+        A page is half empty or smaller as long as larger ones cost too much. An object that does so alone is left out.
+        A caller frees a page (`del`, or its items) before it takes the next one.
+        """
+        limit, after = FIRST_PAGE_ITEMS, ""
+        while True:
+            try:
+                page = await self.list(kind, namespace, labels=labels, limit=limit, after=after)
+                limit = min(2 * limit, MAX_PAGE_ITEMS)
+            except TooLarge:
+                if limit > 1:
+                    limit = max(1, limit // 4)
+                    continue
+                page = await self.list(kind, namespace, labels=labels, limit=1, after=after, metadata_only=True)
+                for item in page["items"]:
+                    leave_out(kind, item["metadata"])
+                page["items"] = []
+            after = page["metadata"].get("continue") or ""
+            yield page
+            del page
+            if not after:
+                return
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         path = kind.path(obj["metadata"].get("namespace"))
@@ -281,7 +335,7 @@ def _has_version(metadata: Obj) -> bool:
 
 
 def _is_list(kind: Kind, found: Any) -> bool:
-    if not isinstance(found, dict) or found.get("kind") != f"{kind.name}List":
+    if not isinstance(found, dict) or found.get("kind") not in (f"{kind.name}List", "PartialObjectMetadataList"):
         return False
     metadata, items = found.get("metadata"), found.get("items") or []
     is_versioned = isinstance(metadata, dict) and _has_version(metadata)
@@ -354,6 +408,16 @@ def _causes(status: Obj) -> list[Obj]:
     details = status.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
     return [cause for cause in causes if isinstance(cause, dict)] if isinstance(causes, list) else []
+
+
+def leave_out(kind: Kind, metadata: Obj) -> None:
+    """Report an object that is not observed, because it costs more than may be parsed at once."""
+    metrics.OVERSIZED_OBJECTS.labels(kind.name).inc()
+    name = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
+    log.error(
+        "%s %s is left out as if it did not exist: it has more than %d bytes or %d values. Shorten or delete it.",
+        *(kind, name, MAX_PARSED_BYTES, MAX_PARSED_VALUES),
+    )
 
 
 def complete(kind: Kind, listing: Obj) -> Obj:

@@ -10,6 +10,7 @@ class KubeError(Exception):
     ├── Unavailable        retry: 429, 5xx, timeout, no connection
     │   ├── NotEvictable   429 on eviction: the disruption budget allows none now; 500: several budgets select the pod
     │   └── Undiscovered   403: an admission plugin does not know the kind of the owner yet
+    ├── TooLarge           a page of a list costs too much; request fewer objects
     ├── Conflict           409: the observed state is outdated; observe again, then decide
     │   ├── AlreadyExists  409 on creation: the name is taken
     │   └── Terminating    the object of this name is still being deleted
@@ -41,6 +42,10 @@ class NotEvictable(Unavailable):
 
 class Undiscovered(Unavailable):
     """An admission plugin of the API server does not know the kind of an owner, because its CRD is new."""
+
+
+class TooLarge(KubeError):
+    """A response costs more than may be parsed at once (`encoding.is_costly`); it was not."""
 
 
 class Conflict(KubeError):

@@ -8,6 +8,7 @@ misses nothing, as with client-go.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
@@ -15,7 +16,8 @@ from typing import NamedTuple, Protocol
 import orjson
 
 from shared.kubernetes.accessors import resource_version
-from shared.kubernetes.client import Request, Response, error_of
+from shared.kubernetes.client import Request, Response, error_of, leave_out
+from shared.kubernetes.encoding import is_costly
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import Kind, Obj
 
@@ -96,16 +98,25 @@ async def _events(kind: Kind, request: Request, lines: AsyncIterator[bytes]) -> 
 
 def _event(of: Kind, request: Request, line: bytes) -> Event:
     try:
-        frame = orjson.loads(line)
+        frame = _without_content(of, line) if is_costly(line) else orjson.loads(line)
         kind, obj = str(frame["type"]), dict(frame["object"])
         if kind == ERROR:
             raise error_of(Response(int(obj.get("code") or 500), obj), request)
         version = resource_version(obj)
         if kind not in (ADDED, MODIFIED, DELETED, BOOKMARK) or not version or not _is_expected(of, kind, obj):
             raise ValueError(f"unexpected event {kind} of {obj.get('kind')}")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Unavailable(f"unreadable watch event: {error} ({request})") from None
     return Event(kind, version, obj)
+
+
+def _without_content(kind: Kind, line: bytes) -> Obj:
+    """Return the event of an object that costs more than may be parsed at once as that of its deletion."""
+    head, metadata, rest = line.decode().partition('"metadata":')  # apiVersion and kind are the only fields before it
+    frame: Obj = orjson.loads(f"{head}{metadata}null}}}}")
+    frame["object"]["metadata"], _ = json.JSONDecoder().raw_decode(rest)
+    leave_out(kind, frame["object"]["metadata"])
+    return frame | {"type": DELETED}
 
 
 def _is_expected(of: Kind, kind: str, obj: Obj) -> bool:

@@ -19,8 +19,8 @@ import orjson
 
 from shared.kubernetes.client import Request, Response, Transport, error_of
 from shared.kubernetes.credentials import Configuration, authorization
-from shared.kubernetes.encoding import encode
-from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.encoding import MAX_PARSED_BYTES, MAX_PARSED_VALUES, encode, is_costly
+from shared.kubernetes.errors import TooLarge, Unavailable
 from shared.kubernetes.streams import Streams
 from shared.observability import metrics, tracing
 from shared.observability.tls_buffers import limit_tls_buffers
@@ -86,14 +86,14 @@ class HttpTransport:
     async def _send(self, request: Request) -> Response:
         method, body = request.method, request.body
         url = self._url(request)
-        headers = {"Content-Type": request.content_type, **tracing.sent(url)}
+        headers = {"Content-Type": request.content_type, "Accept": request.accept, **tracing.sent(url)}
         headers |= await authorization(self._configuration)
         started = time.perf_counter()
         try:
             sent = None if body is None else encode(body)
             with _closed_pool_as_error():
                 async with self._session.request(method, url, data=sent, headers=headers, timeout=_TIMEOUT) as answer:
-                    text = await answer.read()
+                    text = await _read(answer, request)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             metrics.REST_REQUESTS.labels(code="<error>", method=method, host=self._address).inc()
             why = str(error) or type(error).__name__
@@ -209,6 +209,23 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             parts = [part]
     if any(parts):
         raise aiohttp.ClientPayloadError("the stream ends within an event")
+
+
+async def _read(answer: aiohttp.ClientResponse, request: Request) -> bytes:
+    """Return a body. Of one that costs too much, the rest is not read: its connection is closed."""
+    if not request.is_bounded:
+        return await answer.read()
+    parts, size = list[bytes](), 0
+    async for part in answer.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > MAX_PARSED_BYTES:
+            answer.close()
+            raise TooLarge(f"the response has more than {MAX_PARSED_BYTES} bytes ({request})")
+    text = b"".join(parts)
+    if is_costly(text):
+        raise TooLarge(f"the response has more than {MAX_PARSED_VALUES} values ({request})")
+    return text
 
 
 def _decode(text: bytes) -> Any:

@@ -63,6 +63,11 @@ REST_LATENCY = Histogram(
 WATCH_LISTS = Counter(
     "platform_watch_lists", "Full lists of a watched collection, the first one included.", ["kind", "watched_namespace"]
 )
+OVERSIZED_OBJECTS = Counter(
+    "platform_oversized_objects",
+    "Times that an object was read and left out, because it is too large to be observed; the log names it.",
+    ["kind"],
+)
 WATCH_ERRORS = Counter(
     "platform_watch_errors",
     "Lists and watches that failed, by HTTP status; without a readable response, it is `<error>`.",

@@ -14,6 +14,9 @@ from shared.kubernetes.kinds import CRD, Kind
 
 log = logging.getLogger(__name__)
 
+NOTHING = "platform.ydzs.io/nothing"
+"""Label selector of no object: the resources that exist already would cost their whole size."""
+
 
 async def install_crds(kube: Kube, resources: Iterable[crd.Resource]) -> None:
     """Apply CRDs and wait until the API server serves them."""
@@ -33,7 +36,7 @@ async def install_crds(kube: Kube, resources: Iterable[crd.Resource]) -> None:
 async def _is_served(kube: Kube, kind: Kind) -> bool:
     """Whether the API server serves a kind. A new CRD first returns 404, then 429 to a list without a limit."""
     try:
-        await kube.list(kind)
+        await kube.list(kind, labels=NOTHING)
     except (NotFound, Unavailable):
         return False
     except Forbidden:

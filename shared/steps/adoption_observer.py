@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,9 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, NAME, selector_text
 from shared.runtime.cache import Cache
+
+RESOURCES_PER_TURN = 25
+"""Number of resources that are read from the cache in one turn of the event loop."""
 
 
 def is_adopting(resource: CustomResource[Any], claims: Iterable[Obj], uid_label: str) -> bool:
@@ -32,9 +36,19 @@ async def adopted_volumes(
         application: value of app.kubernetes.io/name on the claims.
     """
     labels = selector_text({INSTANCE: resource.name, NAME: application})
-    claims = (await kube.list(PERSISTENT_VOLUME_CLAIM, resource.namespace, labels=labels))["items"]
-    others = (await kube.list(kind, resource.namespace))["items"]
-    for other in (*others, *cache.all(kind)):
+    pages = kube.pages(PERSISTENT_VOLUME_CLAIM, resource.namespace, labels=labels)
+    claims = [claim async for page in pages for claim in page["items"]]
+    async for page in kube.pages(kind, resource.namespace):
+        if found := [_name(other) for other in page.pop("items") if other["metadata"]["uid"] == resource.adopts_from]:
+            return claims, found[0]
+    others = cache.all(kind, of=lambda key: key.namespace != resource.namespace)
+    for number, other in enumerate(others):
+        if number % RESOURCES_PER_TURN == 0:
+            await asyncio.sleep(0)
         if other["metadata"]["uid"] == resource.adopts_from:
-            return claims, f"{other['metadata']['namespace']}/{other['metadata']['name']}"
+            return claims, _name(other)
     return claims, ""
+
+
+def _name(resource: Obj) -> str:
+    return f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"

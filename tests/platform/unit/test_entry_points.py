@@ -4,6 +4,7 @@ The entry points are found in the code, so that a new one without a case fails h
 
 - routes of HTTP servers: started, and attacked below; the bodies of webhooks in shared/api/test_hostile_reviews.py;
 - Secrets and ConfigMaps that specs name: test_hostile_content.py, with resources themselves;
+- lists and events of the API server: shared/runtime/test_list_cost.py; lists without `Kube.pages` are below;
 - replies of servers: test_hostile_replies.py and redis/test_hostile_replies.py, which find the functions that read any;
 - what the API server trusts, and files of an administrator: below.
 """
@@ -241,6 +242,26 @@ async def test_authorized_scrape_of_many_resources_costs_little(record_property:
             async with cost.bounded() as found:
                 assert await answer(front, route, CLIENT, f"{token}Accept: {accept}\r\n") == "200"
             record_property("summary", f"scrape of {RESOURCES:,} resources as {accept}: {found}")
+
+
+# Lists of the API server.
+
+LISTS = {
+    "shared/runtime/install.py": "labels=NOTHING, and a limit of one resource",
+    "operators/etcd/backup/observe.py": "not bounded yet",
+}
+"""Modules that list otherwise than with `Kube.pages`."""
+
+
+def test_every_list_is_read_in_pages_of_bounded_cost() -> None:
+    found = {
+        str(module.relative_to(REPOSITORY))
+        for package in ("shared", "operators", "plugin")
+        for module in (REPOSITORY / package).rglob("*.py")
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("kube.list")
+    }
+    assert found == LISTS.keys()
 
 
 # Content that specs name.

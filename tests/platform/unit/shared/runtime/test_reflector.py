@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from shared.kubernetes import client
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Key, Kind, Obj
 from shared.observability import metrics
-from shared.runtime import reflector
 from shared.runtime.cache import Cache
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, CachedContent, Reflector
 from tests.harness import Actor, ApiServer
@@ -346,7 +346,7 @@ async def test_page_token_that_expires_leads_to_a_new_list(bench: Bench, monkeyp
         bench.user.delete(CONFIG_MAP, "default", "b")
         bench.server.compact()
 
-    monkeypatch.setattr(reflector, "LIST_PAGE_ITEMS", 1)
+    monkeypatch.setattr(client, "FIRST_PAGE_ITEMS", 1)
     between_pages(bench, monkeypatch, change)
     bench.streams.cut()
     await bench.until(lambda: len(bench.slept) == 2)
@@ -364,7 +364,8 @@ async def test_changes_between_pages_are_neither_missed_nor_undone(
         bench.user.delete(CONFIG_MAP, "default", "a")
         bench.write("a", key="2")
 
-    monkeypatch.setattr(reflector, "LIST_PAGE_ITEMS", 2)
+    monkeypatch.setattr(client, "FIRST_PAGE_ITEMS", 2)
+    monkeypatch.setattr(client, "MAX_PAGE_ITEMS", 2)
     delete, write = partial(bench.user.delete, CONFIG_MAP, "default"), bench.write
     changes = (lambda: (delete("b"), delete("f")), lambda: (write("ab"), write("g", key="2")), recreate)
     left = between_pages(bench, monkeypatch, *changes)

@@ -1,0 +1,160 @@
+"""A list, and an event of a watch, cost little with any objects: one tenant must not stop the operator of all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+import operators
+from shared.cli.options import parse_options
+from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.credentials import Configuration
+from shared.kubernetes.kinds import POD, Kind, Obj
+from shared.kubernetes.ownership import INSTANCE, MANAGED_BY
+from shared.kubernetes.streams import DELETED, MODIFIED, _event
+from shared.kubernetes.transport import HttpTransport
+from shared.observability import metrics
+from shared.runtime.cache import Cache
+from shared.runtime.controller import Controller
+from shared.runtime.reflector import CachedContent
+from shared.runtime.watch import MAX_LISTS
+from tests.harness import cost
+from tests.support.list_server import Make, listing
+
+MIB = 1024 * 1024
+MEMCACHED = next(operator for operator in operators.installed() if operator.name == "memcached")
+SERVED: Kind = MEMCACHED.resources[0].kind
+
+
+def _controller() -> Controller[Any, Any]:
+    options = parse_options(MEMCACHED.process_name, MEMCACHED.name, ["--agent-image=operator:1"], {})
+    return MEMCACHED.controllers(options)[0]
+
+
+def _resource(number: int, **parts: Obj) -> Obj:
+    metadata = {"name": f"cache-{number:05}", "namespace": "default", "uid": f"u{number}", "resourceVersion": "5"}
+    found = {"apiVersion": SERVED.api_version, "kind": SERVED.name, "metadata": metadata, "spec": {"size": 1}}
+    return found | parts | {"metadata": metadata | parts.get("metadata", {})}
+
+
+def _term(number: int) -> Obj:
+    expression = {"key": f"k{number}", "operator": "In", "values": ["a", "b"]}
+    return {"weight": number % 100 + 1, "preference": {"matchExpressions": [expression]}}
+
+
+def small(number: int) -> Obj:
+    return _resource(number)
+
+
+def with_preferences(number: int) -> Obj:
+    """Return a resource that admission accepts: 81 KB and 7,930 values."""
+    terms = [_term(at) for at in range(880)]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    return _resource(number, spec={"affinity": affinity})
+
+
+def annotated(number: int) -> Obj:
+    return _resource(number, metadata={"annotations": {"a": "x" * 250_000}})
+
+
+def small_at_first(number: int) -> Obj:
+    return small(number) if number < 224 else with_preferences(number)
+
+
+def one_oversized(number: int) -> Obj:
+    """Return one resource of more values than may be parsed, as without webhooks, among small ones."""
+    return small(number) if number != 100 else _resource(number, spec={"a": [{"a": {}} for _ in range(140_000)]})
+
+
+def a_pod(number: int) -> Obj:
+    labels = {MANAGED_BY: _controller().operator, INSTANCE: "cache"}
+    metadata = {"name": f"pod-{number:05}", "namespace": "default", "resourceVersion": "5", "labels": labels}
+    return {"metadata": metadata, "spec": {"containers": [{"env": [{"name": f"e{at}"} for at in range(8_000)]}]}}
+
+
+class Client:
+    """Lists from a server, as an operator does.
+
+    Attributes:
+        limits: the limits of the requests.
+    """
+
+    def __init__(self, transport: HttpTransport, kind: Kind) -> None:
+        self.limits: list[int] = []
+        self._transport = transport
+        self._kube = Kube(self, manager="memcached")
+        self._kind = kind
+
+    async def request(self, request: Request) -> Response:
+        self.limits.append(int(request.query.get("limit", 0)))
+        return await self._transport.request(request)
+
+    async def load(self) -> Cache:
+        cache = _controller().cache(lambda _: None)
+        await CachedContent(self._kube, self._kind, None, "", [cache]).load()
+        return cache
+
+
+@contextlib.asynccontextmanager
+async def client_of(kind: Kind, make: Make, count: int) -> AsyncIterator[Client]:
+    with listing(kind, make, count) as address:
+        transport = HttpTransport(Configuration(host=address))
+        yield Client(transport, kind)
+        await transport.close()
+
+
+LISTS: dict[str, tuple[Kind, Make, int, int]] = {
+    "880 preferences": (SERVED, with_preferences, 100, 100),
+    "annotations of 250 KB": (SERVED, annotated, 100, 100),
+    "small ones before large ones": (SERVED, small_at_first, 250, 250),
+    "one that alone has too many values": (SERVED, one_oversized, 300, 299),
+    "pods of 8,000 variables": (POD, a_pod, 60, 60),
+    "small ones": (SERVED, small, 2_000, 2_000),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+async def test_list_of_any_objects_costs_little(name: str, record_property: Callable[[str, object], None]) -> None:
+    kind, make, count, stored = LISTS[name]
+    async with client_of(kind, make, count) as client:
+        async with cost.bounded(size=250 * MIB) as found:
+            cache = await client.load()
+        kept = sum(len(each.packed) for each in cache._kept[kind].values())
+        summary = (
+            f"list of {count} {kind.plural}, {name}: {len(client.limits)} requests, {found}, {kept / MIB:.1f} stay"
+        )
+        record_property("summary", summary)
+        assert len(cache._kept[kind]) == stored
+        if found.peak_bytes - kept > cost.MAX_BYTES:
+            raise cost.CostExceeded(summary)
+    if make is small:
+        assert (len(client.limits), client.limits[-1]) == (11, 250), "three more than with pages of 250 only"
+
+
+async def test_lists_at_once_cost_what_their_number_permits(record_property: Callable[[str, object], None]) -> None:
+    async with client_of(SERVED, with_preferences, 40) as client:
+        async with cost.bounded(size=MAX_LISTS * cost.MAX_BYTES) as found:
+            await asyncio.gather(*(client.load() for _ in range(MAX_LISTS)))
+        record_property("summary", f"{MAX_LISTS} lists at once: {found}")
+
+
+async def test_oversized_object_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    before = metrics.OVERSIZED_OBJECTS.labels(SERVED.name)._value.get()
+    async with client_of(SERVED, one_oversized, 300) as client:
+        await client.load()
+    assert "default/cache-00100 is left out as if it did not exist" in caplog.text
+    assert metrics.OVERSIZED_OBJECTS.labels(SERVED.name)._value.get() == before + 1
+
+
+async def test_event_of_an_oversized_object_deletes_it() -> None:
+    """A later event of a smaller one brings it back."""
+    for obj, type_ in ((one_oversized(100), DELETED), (small(100), MODIFIED)):
+        line = json.dumps({"type": MODIFIED, "object": obj}, separators=(",", ":")).encode()
+        async with cost.bounded():
+            event = _event(SERVED, Request("GET", "/"), line)
+        assert (event.type, event.version, event.obj["metadata"]) == (type_, 5, obj["metadata"])
