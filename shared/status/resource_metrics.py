@@ -6,6 +6,7 @@ scrapes. Values come from the status, so that alerts also cover servers that are
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,10 @@ from prometheus_client.registry import Collector
 
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.observability import metrics
 from shared.status import conditions, progress
+
+log = logging.getLogger(__name__)
 
 RESOURCE = ("kind", "namespace", "name")
 """Labels of every metric: kind, namespace and name of the resource."""
@@ -137,7 +141,7 @@ CONDITIONS = (
 
 def common(obj: Obj) -> Iterator[Sample]:
     """Return the samples of a resource that do not depend on its kind."""
-    metadata, status = obj["metadata"], obj.get("status") or {}
+    metadata, status = obj["metadata"], accessors.status_of(obj)
     yield INFO(1, status.get("serverVersion") or status.get("version") or "")
     if phase := status.get("phase"):
         yield PHASE(1, phase)
@@ -213,6 +217,7 @@ class _Collector(Collector):
 
     def __init__(self, resources: Iterable[Resources]) -> None:
         self._resources = tuple(resources)
+        self._failed: set[tuple[Kind, Key]] = set()
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing, so that registration does not read the cache."""
@@ -220,17 +225,28 @@ class _Collector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         families: dict[State, GaugeMetricFamily] = {}
+        failed: set[tuple[Kind, Key]] = set()
         for resources in self._resources:
             for obj in resources.all():
-                self._add(families, resources, obj)
+                key = Key(obj["metadata"]["namespace"], obj["metadata"]["name"])
+                try:
+                    self._add(families, resources, key, obj)
+                except Exception:  # any client with the permission may write any status, and all tenants share a scrape
+                    failed.add((resources.kind, key))
+                    if (resources.kind, key) not in self._failed:
+                        metrics.PANICS.labels(controller=resources.kind.name.lower()).inc()
+                        log.exception("%s: internal error (a bug in the operator): no metrics of this resource", key)
+        self._failed = failed
         return families.values()
 
-    def _add(self, families: dict[State, GaugeMetricFamily], resources: Resources, obj: Obj) -> None:
-        key = Key(obj["metadata"]["namespace"], obj["metadata"]["name"])
+    def _add(self, families: dict[State, GaugeMetricFamily], resources: Resources, key: Key, obj: Obj) -> None:
         of_secrets = of_certificates(resources.certificates.get(key, {}))
-        for state, value, labels in (*common(obj), *resources.states(obj), *of_secrets):
-            if value is None:
-                continue
+        samples = [
+            (state, float(value), [*map(str, labels)])
+            for state, value, labels in (*common(obj), *resources.states(obj), *of_secrets)
+            if value is not None
+        ]
+        for state, value, labels in samples:
             family = families.get(state)
             if family is None:
                 names = (*RESOURCE, *state.labels)

@@ -13,6 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.observability import metrics
 from shared.runtime.cache import Cache
 from shared.status import resource_metrics
 from shared.status.resource_metrics import DESIRED, PAUSED, Certificates, Period, Sample, State
@@ -105,6 +106,33 @@ def test_resource_is_exposed_in_both_formats(exposed: Exposed, accept: str) -> N
         series("platform_resource_certificate_not_before_timestamp_seconds", of("a", secret="client")): 2,
         series("platform_resource_certificate_not_after_timestamp_seconds", of("a", secret="client")): 1_800_000_000.5,
     }
+
+
+ODD: dict[str, Any] = {
+    "a condition without a status": {"conditions": [{"type": "Ready"}]},
+    "a date that is none": {"conditions": [ready("False", "Scaling", "yesterday")]},
+    "work without a total": {"progress": [{"what": "Slots", "done": 0, "total": 0}]},
+    "work that is none": {"progress": ["Slots"]},
+    "a number that is none": {"observedGeneration": "many"},
+    "a label that is none": {"phase": 7, "version": {"a": 1}},
+    "no object": ["a"],
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_status_hides_no_other_resource(exposed: Exposed, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    """Any client with the right to write a status may write any content, and all tenants share one scrape."""
+    for each in ("a", "b", "c"):
+        exposed.cache.put(THING, thing(each))
+    exposed.cache.put(THING, thing("b", 2) | {"status": ODD[name]})
+    panics = metrics.PANICS.labels(controller="thing")._value
+    before = panics.get()
+    with resource_metrics.shown(exposed.resources, registry=exposed.registry):
+        for _ in range(2):
+            found = exposed.scrape()
+            assert {series("platform_resource_desired_replicas", of(each)) for each in "ac"} <= found.keys()
+    assert len(caplog.records) == panics.get() - before <= 1, "once for both scrapes"
+    assert (len(caplog.records) == 1) == (series("platform_resource_desired_replicas", of("b")) not in found)
 
 
 def test_former_value_has_no_series(exposed: Exposed) -> None:
