@@ -111,7 +111,7 @@ def _health(earlier: list[Obj], health: Health, generation: int, now: str) -> It
         if found is not None:
             yield _condition(earlier, name, found.status, found.reason, found.message, generation, now)
         elif before := condition_in(earlier, name):
-            yield before
+            yield _bounded(before, {})
 
 
 def _bounded(entry: Obj, former: Obj) -> Obj:

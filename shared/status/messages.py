@@ -41,7 +41,7 @@ def settled(message: str, former: str, limit: int = MAX_CONDITION_CHARACTERS) ->
     cannot be pulled.
     """
     bounded = shortened(message, limit)
-    return former if lacks_detail_of(bounded, former) else bounded
+    return shortened(former, limit) if lacks_detail_of(bounded, former) else bounded
 
 
 def grouped(hindrances: Mapping[str, str], total: int, noun: str = "pods") -> list[str]:

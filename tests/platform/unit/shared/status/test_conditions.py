@@ -186,6 +186,20 @@ def test_all_messages_are_bounded_and_the_column_of_kubectl_most() -> None:
     assert re.search(r"A sentence of an error\. \(and 92\d\d more characters\)$", found["conditions"][0]["message"])
 
 
+def test_messages_that_were_reported_before_are_bounded_too() -> None:
+    """An earlier operator, or another client, wrote them; the new one lacks their detail, or nothing is known now."""
+    detail = "x" * 9_000
+    before = [
+        {"type": name, "status": "False", "reason": "Broken", "message": f"a-0 is broken: {detail}"}
+        for name in ("Ready", "Available")
+    ]
+    resource: Obj = {"metadata": {"generation": 1}, "status": {"conditions": before}}
+    found = status.compose(resource, {}, Verdict(Progress.BLOCKED, "Broken", "a-0 is broken."), "", "", Health())
+    lengths = {entry["type"]: len(entry["message"]) for entry in found["conditions"]}
+    assert lengths["Ready"] <= 400
+    assert lengths["Available"] <= 1000
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
