@@ -211,14 +211,19 @@ class _Server:
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            accepted: socket.socket | None = None
             try:
                 accepted, address = await loop.sock_accept(listener)
+                self._admit(accepted, address[0])
+                await asyncio.sleep(0)  # sock_accept does not wait while the kernel holds connections
+                continue
             except OSError as error:
                 log.warning("cannot accept a connection, retrying: %s", error)
-                await asyncio.sleep(ACCEPT_RETRY_SECONDS)
-                continue
-            self._admit(accepted, address[0])
-            await asyncio.sleep(0)  # sock_accept does not wait while the kernel holds connections
+            except Exception:  # no supervisor would start this loop again
+                log.exception("internal error (a bug) while accepting a connection; retrying")
+            if accepted is not None:
+                accepted.close()
+            await asyncio.sleep(ACCEPT_RETRY_SECONDS)
 
     def _admit(self, accepted: socket.socket, client: str) -> None:
         """Serve a connection; close another one first if there are too many."""

@@ -617,6 +617,25 @@ async def test_faulty_clients_do_not_fill_the_log(caplog: pytest.LogCaptureFixtu
     assert caplog.messages == []
 
 
+@pytest.mark.parametrize("error", [ValueError, OSError])
+async def test_error_while_a_connection_is_accepted_does_not_close_the_port(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No probe uses the ports of metrics and webhooks, so nothing would restart the process."""
+    admit, failures = http_server._Server._admit, [error("simulated bug")]
+
+    def failing(*arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        admit(*arguments)
+
+    monkeypatch.setattr(http_server._Server, "_admit", failing)
+    async with serving() as served:
+        assert await (await served.connect()).get() == 0
+        assert await (await served.connect()).get() == 200
+    assert "simulated bug" in caplog.text
+
+
 async def test_internal_error_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(_: Request) -> Response:
         raise ValueError("simulated bug")

@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 
 import pytest
 from prometheus_client import REGISTRY
 
 from shared.runtime.supervisor import CALM_SECONDS, FIRST_RESTART_SECONDS, MAX_RESTART_SECONDS, MustEnd, Supervisor
+from tests.support.paths import REPOSITORY
+
+TASKS = {
+    "shared/runtime/supervisor.py": "the supervisor itself",
+    "shared/observability/http_server.py": "accept loops handle any error and continue; a connection ends alone",
+    "shared/kubernetes/access_review.py": "awaited by the requests that need the review",
+    "shared/kubernetes/fair_pool.py": "a TaskGroup, which the caller awaits",
+    "shared/pki/trust_watch.py": "a TaskGroup, which the caller awaits",
+    "shared/runtime/leader_election.py": "awaited while leading",
+    "shared/runtime/probing.py": "a TaskGroup, which the caller awaits",
+    "shared/runtime/process.py": "awaited by the loop that leads",
+    "shared/runtime/reflector.py": "awaited by the refresh",
+    "shared/runtime/shards.py": "awaited until it is stopped",
+    "operators/etcd/backup/program.py": "awaited until it is stopped",
+    "operators/etcd/backup/s3.py": "awaited when the upload ends",
+    "operators/etcd/backup/work.py": "awaited for the next block",
+    "operators/memcached/exporter/program.py": "its loops handle any error",
+    "operators/redis/migration/key_by_key.py": "awaited by the migration",
+}
+"""Modules that start tasks, with what notices their end."""
+
+
+def test_every_task_is_supervised_or_awaited() -> None:
+    found = {
+        str(module.relative_to(REPOSITORY))
+        for package in ("shared", "operators")
+        for module in (REPOSITORY / package).rglob("*.py")
+        for node in ast.walk(ast.parse(module.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("create_task", "ensure_future"))
+    }
+    assert found == TASKS.keys(), "name what notices the end of each task"
 
 
 class Clock:
