@@ -134,7 +134,7 @@ def _access(options: argparse.Namespace) -> Access:
     """Return the credentials that the mounted files currently contain."""
     pair = Pair(options.tls_cert.read_text(), options.tls_key.read_text()) if options.tls_cert else None
     return Access(
-        authority=options.tls_ca.read_text() if options.tls_ca else "",
+        authority=options.tls_ca.read_text() if options.tls_ca else None,
         pair=pair,
         user=options.user if options.password_file else "",
         password=options.password_file.read_text() if options.password_file else "",

@@ -58,7 +58,7 @@ class Wire:
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
         address = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
         self.label = f"{endpoint.name} ({address}:{endpoint.port})"
-        self._url = f"{'https' if access.authority else 'http'}://{address}:{endpoint.port}"
+        self._url = f"{'http' if access.authority is None else 'https'}://{address}:{endpoint.port}"
         self._plain = f"http://{address}:{endpoint.metrics}"
         self._endpoint = endpoint
         self._host = endpoint.host
@@ -149,6 +149,8 @@ class Wire:
             buffer: bytes after which no more are received until some are read.
         """
         with self._translated_errors(path, timeout):
+            if url.startswith("https:") and not self._access.authority:
+                raise ValueError("the cluster requires TLS, and its certificate authority is unknown")
             async with self._open().request(
                 "GET" if body is None else "POST",
                 url,
@@ -207,7 +209,7 @@ class Wire:
             why = _cause(path, error, uses_tls=bool(self._access.authority))
         except LineTooLong:
             why = f" answered {path} with a response that is not of etcd: a line of over {MAX_LINE_BYTES} bytes."
-        except ValueError as error:  # raised by verify.trust
+        except ValueError as error:  # the authorities are unknown, or cannot be used
             why = f" cannot be queried for {path}: {error}."
         else:
             return

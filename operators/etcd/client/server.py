@@ -34,12 +34,13 @@ class Access:
     """Credentials of the operator.
 
     Attributes:
-        authority: PEM certificates of the trusted authorities; empty for plain HTTP.
+        authority: PEM certificates of the trusted authorities; None for plain HTTP. Empty if TLS is required and they
+            are unknown: nothing is sent then.
         pair: client certificate of the operator; None if none is required.
         user: user name; empty without authentication.
     """
 
-    authority: str = field(default="", repr=False)
+    authority: str | None = field(default=None, repr=False)
     pair: Pair | None = field(default=None, repr=False)
     user: str = ""
     password: str = field(default="", repr=False)

@@ -287,8 +287,6 @@ def _access(
     tls = resource.spec.tls
     authority, pair = _client_certificate(resource, found, copies)
     access = Access(authority, pair if tls.client.auth == "required" else None)
-    if tls.mode != "none" and not authority:  # never send a password without TLS if the spec requires TLS
-        return access, ""
     if password := content_of(root_secret(resource, found)).get(PASSWORD_KEY, ""):
         return replace(access, user=USER, password=password), resources.root_secret(resource)
     if stored:
@@ -298,10 +296,10 @@ def _access(
 
 def _client_certificate(
     resource: EtcdCluster, found: Mapping[str, Obj | None], copies: tuple[CopiedCertificate, ...]
-) -> tuple[str, Pair | None]:
+) -> tuple[str | None, Pair | None]:
     """Return the authorities that the operator trusts, and the certificate that it presents."""
     if resource.spec.tls.mode == "none":
-        return "", None
+        return None, None
     if not copies:
         secret = found[resources.client_secret(resource)]
         issued = issued_in(secret)

@@ -272,7 +272,7 @@ class FakeServer:
             learner: whether learners serve this request.
         """
         process, disk, cluster = self._reached()
-        if process.command.tls != bool(self._access.authority):
+        if process.command.tls != (self._access.authority is not None):
             raise Unreachable(
                 f"{self._endpoint.name}: the server {'requires' if process.command.tls else 'does not use'} TLS"
             )

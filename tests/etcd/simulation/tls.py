@@ -92,7 +92,7 @@ class Tls:
         Raises:
             Unreachable: one side rejects the certificate of the other.
         """
-        if not verifies(access.authority, self.server, now):
+        if not verifies(access.authority or "", self.server, now):
             raise Unreachable(f"{name}: the certificate of the server is not trusted")
         if not self.command.requires_client_certificate:
             return

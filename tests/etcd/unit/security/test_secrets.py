@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from operators.etcd.client.errors import Unreachable
 from operators.etcd.client.server import Access
 from operators.etcd.security.secrets import Secrets, judge, names, read
+from operators.etcd.steps.credentials import other_credentials
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.pki import ca
 from shared.pki.certs import Pair
 from shared.pki.secret_checks import SecretProblem
 from shared.status.reasons import Reason
+from tests.etcd.unit.client.gateway_stub import STATUS, fake, requiring_token
 from tests.etcd.unit.security.secret_fixtures import BEGINS, ClusterSecrets, encoded
 from tests.etcd.unit.world import UID, cluster
 from tests.harness.api_server.kinds import NAMESPACE
@@ -126,10 +129,16 @@ def test_previous_password_is_known_while_the_password_changes() -> None:
     assert judged(secret("root", password="new", previousPassword="old"), **ROOT).previous_password == "old"
 
 
-def test_password_is_not_used_before_the_certificates_exist() -> None:
+async def test_password_is_not_used_before_the_certificates_exist() -> None:
+    """A server without TLS at the address of a member requires a password, and gets none of those that are known."""
     secrets = ClusterSecrets(cluster(tls={"mode": "self"}, **ROOT))
-    secrets.found["root"] = secret("root", password="s3cret")
-    assert secrets.judged().access == Access()
+    secrets.found["root"] = secret("root", password="s3cret", previousPassword="0ther")
+    known = secrets.judged()
+    for access in (known.access, *other_credentials(known, refused=Access())):
+        async with fake(maintenance_status=requiring_token(STATUS, set())) as server, server.connected(access) as etcd:
+            with pytest.raises(Unreachable, match="requires TLS, and its certificate authority is unknown"):
+                await etcd.status()
+            assert not server.requests
     secrets.settle()
     assert (secrets.judged().access.user, secrets.judged().access.password) == ("root", "s3cret")
 
