@@ -166,6 +166,8 @@ class ServerConnection:
         return f"ServerConnection({self._name})"
 
     async def _open(self) -> _Wire:
+        if self._access.authority == "":  # any server may answer at the address of a node
+            raise Unreachable(f"{self._name} is not contacted: no Secret has a usable certificate for spec.tls.")
         try:
             self._wire = wire = _Wire(self._endpoint, self._access)
         except ValueError as error:  # of tls.trust

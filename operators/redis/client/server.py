@@ -42,13 +42,14 @@ class Access:
     """Credentials of the operator.
 
     Attributes:
-        authority: PEM certificates of trusted authorities; empty without TLS.
+        authority: PEM certificates of trusted authorities; None without TLS. Empty if TLS is required and they are
+            unknown: no connection is opened then.
         pair: client certificate of the operator; None if none is required.
         password: password of user `default`; empty if none is required.
         former: passwords that may still be valid, tried in turn if the first one is rejected.
     """
 
-    authority: str = field(default="", repr=False)
+    authority: str | None = field(default=None, repr=False)
     pair: Pair | None = field(default=None, repr=False)
     password: str = field(default="", repr=False)
     former: tuple[str, ...] = field(default=(), repr=False)

@@ -140,7 +140,7 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     mounted = None
     if resource.spec.tls.mode != "none":
         mounted = MountedCertificates.of(found[object_names.tls_secret(resource)])
-    access = _access(passwords, (desired or "", named), mounted, original)
+    access = _access(resource, passwords, (desired or "", named), mounted, original)
     validity = validities(found, _certificates(resource), object_names.authority_secret(resource))
     if mounted is not None:
         validity[object_names.server_secret(resource)] = mounted.validity
@@ -194,15 +194,21 @@ def _original(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Mounte
 
 
 def _access(
+    resource: RedisCluster,
     passwords: Passwords | None,
     others: tuple[str, ...],
     mounted: MountedCertificates | None,
     original: MountedCertificates | None,
 ) -> Access:
-    """Return the credentials of the operator: the certificate of the nodes, which all of them accept at any time."""
+    """Return the credentials of the operator: the certificate of the nodes, which all of them accept at any time.
+
+    Nodes still use the mounted one after its Secret was lost. Mostly it is the original.
+    """
     known = [] if passwords is None else list(passwords.good)
     current, *former = dict.fromkeys([*known, *others]) or ("",)
-    if mounted is None:
-        return Access(password=current, former=tuple(each for each in former if each))
-    trusted = dict.fromkeys((*mounted.trusted, *(original.trusted if original else ())))
-    return Access(joined(trusted), mounted.pair, current, tuple(each for each in former if each))
+    unknown = None if resource.spec.tls.mode == "none" else ""  # the mode is immutable: all nodes use it
+    access = Access(unknown, password=current, former=tuple(each for each in former if each))
+    if (used := mounted or original) is None:
+        return access
+    trusted = dict.fromkeys((*used.trusted, *(original.trusted if original else ())))
+    return replace(access, authority=joined(trusted), pair=used.pair)

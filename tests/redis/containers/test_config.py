@@ -404,7 +404,7 @@ def issued(by: Pair, *, trusted: tuple[Pair, ...] = ()) -> MountedCertificates:
 
 def shown(port: int, access: Access) -> str:
     """Return the certificate that a server presents on a new connection."""
-    context = certs.client_context(access.pair, access.authority)
+    context = certs.client_context(access.pair, access.authority or "")
     with (
         socket.create_connection(("127.0.0.1", port)) as raw,
         context.wrap_socket(raw, server_hostname="localhost") as wrapped,

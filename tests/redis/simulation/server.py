@@ -125,6 +125,10 @@ class FakeServer:
         process = redis.at(endpoint.address, endpoint.port) if endpoint.address else None
         if redis.cut_off or process is None or process.pod in redis.hidden:
             raise Unreachable(f"{endpoint.name} cannot be reached.")
+        if self._access.authority == "":
+            raise Unreachable(f"{endpoint.name} is not contacted.")
+        if process.tls and process.pod == endpoint.name and self._access.authority is None:
+            redis.guard.fail(f"{endpoint.name} is contacted without TLS")
         if bool(process.tls) != bool(self._access.authority):
             raise Unreachable(f"{endpoint.name}: TLS {'is' if process.tls else 'is not'} spoken here.")
         if process.tls is not None:

@@ -46,7 +46,7 @@ class Tls:
         Raises:
             Unreachable: one side rejects the certificate of the other.
         """
-        if not _is_signed(self.pair, access.authority):
+        if not _is_signed(self.pair, access.authority or ""):
             raise Unreachable(f"{name}: the certificate of the server is not trusted.", distrusts=True)
         if self.verifies_clients and (access.pair is None or not _is_signed(access.pair, self.trusted)):
             raise Unreachable(f"{name}: the server does not trust the client certificate.", distrusts=True)

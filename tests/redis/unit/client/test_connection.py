@@ -16,9 +16,11 @@ from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
 from operators.redis.client.server import Access, Command, Endpoint, Server
 from tests.support.tls import Authority
 
+OPEN = Access()
+
 
 @asynccontextmanager
-async def server_sending(*pieces: bytes) -> AsyncIterator[tuple[Server, list[bytes]]]:
+async def server_sending(*pieces: bytes, access: Access = OPEN) -> AsyncIterator[tuple[Server, list[bytes]]]:
     """Run a server that answers the first request with these pieces; yield a connection and the received requests."""
     received: list[bytes] = []
 
@@ -32,7 +34,7 @@ async def server_sending(*pieces: bytes) -> AsyncIterator[tuple[Server, list[byt
 
     async with await asyncio.start_server(talk, "127.0.0.1") as listening:
         port = listening.sockets[0].getsockname()[1]
-        server = connect(Endpoint("demo-0", "127.0.0.1", "demo-0.demo", port), Access())
+        server = connect(Endpoint("demo-0", "127.0.0.1", "demo-0.demo", port), access)
         try:
             yield server, received
         finally:
@@ -69,6 +71,13 @@ async def test_error_keeps_the_text_of_the_server(line: bytes, kind: type[Refuse
 async def test_invalid_response_is_reported(text: bytes) -> None:
     with pytest.raises(Unreachable, match="responds to PING with data that is not of Redis or Valkey"):
         await exchange(text, ("PING",))
+
+
+async def test_no_server_is_contacted_while_the_authority_is_unknown() -> None:
+    async with server_sending(b"+OK\r\n", access=Access("", password="hunter2")) as (server, received):
+        with pytest.raises(Unreachable, match=r"demo-0 \(127.* is not contacted: no Secret has a usable certificate"):
+            await server.execute("PING")
+    assert received == []
 
 
 async def test_truncated_response_is_reported() -> None:

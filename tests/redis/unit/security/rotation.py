@@ -264,7 +264,7 @@ class Lab(Drawer):
         assert is_trusted(other.holds.pair, node.holds), f"{node.name} does not trust {other.name}"
         assert judged.access.pair is not None
         assert is_trusted(judged.access.pair, node.holds), f"{node.name} does not trust the operator"
-        assert node.holds.certificate.issuer in {each.subject for each in certs.read(judged.access.authority)}
+        assert node.holds.certificate.issuer in {each.subject for each in certs.read(judged.access.authority or "")}
 
 
 def _parts(action: Action) -> list[Action]:

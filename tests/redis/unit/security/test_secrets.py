@@ -121,9 +121,29 @@ def test_operator_uses_the_old_certificate_and_trusts_the_new_authority() -> Non
     lab.put(OWN, certificate("b", "new"))
     access = lab.judged().access
     assert access.pair is not None
+    assert access.authority is not None
     assert access.pair.certificate == certificate("a", "old")["tls.crt"], "all nodes accept it already"
     assert certificate("a", "old")["ca.crt"].strip() in access.authority
     assert certificate("b", "new")["ca.crt"].strip() in access.authority
+
+
+@pytest.mark.parametrize("tls", [TLS["tls"], ISSUED["tls"], {"mode": "self"}], ids=lambda tls: str(tls["mode"]))
+def test_no_server_is_contacted_while_no_certificate_is_usable(tls: Obj) -> None:
+    """The mounted Secret may be deleted, invalid, or restored with another UID, which hides it (`usable`)."""
+    lab = Lab(resource=wished(**AUTH, tls=tls))
+    lab.give("hunter2", previous="hunter1")
+    for name in (OWN, "demo-server-tls", "demo-client-tls") if tls["mode"] != "self" else ():
+        lab.put(name, certificate("a", "old"))
+    lab.begin()
+    before = lab.judged().access
+    assert before.authority
+    for content in ({"tls.crt": "x", "tls.key": "y", "ca.crt": "z"}, {}):
+        lab.put("demo-nodes-tls", content)
+        assert lab.judged().access == before, "the original has the same certificate and authority"
+    lab.found["demo-nodes-tls"] = None
+    assert lab.judged().access == before
+    lab.found |= dict.fromkeys((OWN, "demo-server-tls", "demo-client-tls"))
+    assert lab.judged().access.authority == "", "no connection is opened"
 
 
 def issued_lab() -> Lab:
