@@ -6,7 +6,8 @@ import ast
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,24 @@ from typing import Any
 import pytest
 import yaml
 
+from operators.etcd import operator as etcd_operator
+from operators.etcd.client import errors as etcd_errors
+from operators.etcd.client import server as etcd_server
+from operators.memcached import operator as memcached_operator
+from operators.redis import operator as redis_operator
+from operators.redis.client import errors as redis_errors
+from operators.redis.client import server as redis_server
+from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import EVENT, SECRET, Obj
+from shared.status.conditions import READY
+from tests.harness.harness import NAMESPACE
+from tests.harness.scenario import Subject
 from tests.harness.scenario_runner import World
-from tests.platform.unit.test_secret_provenance import OPERATORS, Operated, play, resource_of, secrets_of
+from tests.platform.unit.test_secret_provenance import OPERATORS, Operated, play, resource_of, resynced, secrets_of
+from tests.support.etcd import scenarios as etcd_scenarios
+from tests.support.issuing import issued
+from tests.support.memcached import scenarios as memcached_scenarios
+from tests.support.redis import scenarios as redis_scenarios
 from tools.local.paths import REPOSITORY
 
 UNIT, API = "tests/platform/unit", "tests/platform/api"
@@ -58,10 +74,12 @@ CLAIMS: dict[str, list[str]] = {
         f"{ENDPOINTS}::test_missing_permission_is_named_in_the_response",
     ],
     "operator | database": [
+        f"{HERE}::test_no_password_leaves_without_a_verified_server",
         "tests/etcd/unit/security/test_secrets.py::test_password_is_not_used_before_the_certificates_exist",
         f"{CERTIFICATES}::test_certificate_of_the_same_ca_without_a_name_of_the_resource_gets_no_password",
     ],
     "With both": [
+        f"{HERE}::test_no_password_leaves_without_a_verified_server",
         f"{CERTIFICATES}::test_certificate_of_the_same_ca_without_a_name_of_the_resource_gets_no_password",
         "tests/etcd/containers/test_access.py::test_client_and_server_authenticate_each_other",
         "tests/redis/containers/test_connection.py::test_both_ends_verify_the_certificate_of_the_other",
@@ -255,3 +273,115 @@ def _others(world: World) -> list[Any]:
     return [obj for kind, obj in world.outcome.objects if kind != SECRET] + [
         obj for _, obj in world.server.objects(EVENT)
     ]
+
+
+# Claims about passwords.
+
+
+@dataclass
+class Sent:
+    """Passwords that an operator sent over connections without TLS.
+
+    Another server may answer there, on the network or at the address of a former pod. It requires a password.
+    """
+
+    passwords: list[str] = field(default_factory=list)
+
+    def note(self, at: str, password: str, *, verifies: bool) -> bool:
+        """Return whether the connection is not protected, so that a foreign server answers."""
+        if password and not verifies:
+            self.passwords.append(f"{at} gets {password}")
+        return not verifies
+
+
+class ForeignServer:
+    """A server that denies each request that has not authenticated."""
+
+    def __init__(self, denied: Exception) -> None:
+        self._denied = denied
+
+    async def aclose(self) -> None: ...
+
+    def __getattr__(self, _: str) -> Any:
+        async def deny(*_: object, **__: object) -> None:
+            raise self._denied
+
+        return deny
+
+
+def redis_that_notes(sent: Sent) -> Subject:
+    def connects(redis: Any) -> Any:
+        def connect(at: Any, access: redis_server.Access) -> Any:
+            is_open = sent.note(at.name, access.password, verifies=access.authority is not None)
+            return (
+                ForeignServer(redis_errors.Denied("NOAUTH Authentication required.")) if is_open else real(at, access)
+            )
+
+        real = redis.connect
+        return redis_operator.clusters(redis_scenarios.OPTIONS, connect)
+
+    return replace(redis_scenarios.REDIS, controller=lambda redis: replace(connects(redis), issue=issued))
+
+
+def etcd_that_notes(sent: Sent) -> Subject:
+    def connects(etcd: Any) -> Any:
+        def connect(at: Any, access: etcd_server.Access) -> Any:
+            is_open = sent.note(at.name, access.password, verifies=access.authority is not None)
+            return (
+                ForeignServer(etcd_errors.Unauthenticated("user name is empty"))
+                if is_open
+                else etcd.connect(at, access)
+            )
+
+        return etcd_operator.clusters(etcd_scenarios.OPTIONS, connect)
+
+    return replace(etcd_scenarios.ETCD, controller=lambda etcd: replace(connects(etcd), issue=issued))
+
+
+def memcached_that_notes(sent: Sent) -> Subject:
+    def connects(servers: Any) -> Any:
+        async def connect(host: str, port: int, **options: Any) -> Any:
+            verifies = options.get("tls") is not None and options.get("trusts") is not None
+            sent.note(host, ":".join(options.get("auth") or ()), verifies=verifies)
+            return await servers.connect(host, port, **options)
+
+        return memcached_operator.controller(memcached_scenarios.OPTIONS, connect, servers.attest)
+
+    return replace(memcached_scenarios.MEMCACHED, controller=lambda servers: replace(connects(servers), issue=issued))
+
+
+NOTING = {"memcached": memcached_that_notes, "etcd": etcd_that_notes, "redis": redis_that_notes}
+
+
+def delete_it(world: World, secret: Obj) -> None:
+    world.server.actor("user").delete(SECRET, NAMESPACE, secret["metadata"]["name"])
+
+
+def restore_it(world: World, secret: Obj) -> None:
+    """Replace a Secret by one with the same content and another UID, whose origin nothing proves."""
+    delete_it(world, secret)
+    metadata = {key: secret["metadata"][key] for key in ("name", "namespace", "labels")}
+    world.server.actor("user").create(SECRET, {**secret, "metadata": metadata})
+
+
+def spoil_it(world: World, secret: Obj) -> None:
+    data = dict.fromkeys(secret["data"], base64.b64encode(b"no certificate").decode())
+    world.server.actor("user").merge(SECRET, NAMESPACE, secret["metadata"]["name"], {"data": data})
+
+
+@pytest.mark.parametrize("lose", [delete_it, restore_it, spoil_it], ids=["deleted", "unproven", "invalid"])
+@pytest.mark.parametrize("operator", OPERATORS)
+async def test_no_password_leaves_without_a_verified_server(operator: str, lose: Callable[[World, Obj], None]) -> None:
+    """Each Secret with a certificate is lost alone, and all together."""
+    sent, operated = Sent(), OPERATORS[operator]
+    world = World(NOTING[operator](sent))
+    await play(world, operated.plain(**operated.secure))
+    assert condition(resource_of(world), READY)["status"] == "True"
+    certificates = [secret for secret in secrets_of(world).values() if {"tls.crt", "ca.crt"} & secret["data"].keys()]
+    assert len(certificates) > 1
+    for lost in ([], *([each] for each in certificates), certificates):
+        attacked = world.fork()
+        for secret in lost:
+            lose(attacked, secret)
+        await resynced(attacked)
+        assert sent.passwords == [], [each["metadata"]["name"] for each in lost]
