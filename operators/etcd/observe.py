@@ -20,7 +20,7 @@ from operators.etcd.client.server import Access, Connect, EndpointStatus, HashKV
 from operators.etcd.membership.corruption import suspected
 from operators.etcd.membership.layout import begun
 from operators.etcd.membership.volume_record import own_records
-from operators.etcd.objects import bootstrap, names
+from operators.etcd.objects import names
 from operators.etcd.objects.bootstrap import SEED, founded, successor
 from operators.etcd.objects.names import DATA
 from operators.etcd.security.secrets import CLIENT, CLIENT_ROLE, read
@@ -80,7 +80,7 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
         connection=await connection.read(kube, cache, resource.obj),
     )
     pods = cache.owned(POD, key)
-    members = {number: pod for pod in pods if (number := _member_number(resource, pod)) is not None}
+    members = {number: pod for pod in pods if (number := names.member_of(resource, pod)) is not None}
     others = [pod for pod in pods if pod not in members.values()]
     job_pods = {pod["metadata"]["name"]: pod for pod in others if ownership.belongs_to(pod, resource.uid, {})}
     stray_pods = {pod["metadata"]["name"]: pod for pod in others if pod["metadata"]["name"] not in job_pods}
@@ -117,7 +117,7 @@ async def _query(connect: Connect, resource: EtcdCluster, before: Observed, kube
     password, voter = seen.secrets.client_password, next(iter(seen.healthy_voters), None)
     if not seen.auth_enabled or seen.denied or not password or voter is None:
         return seen
-    endpoint, access = observed.endpoint(resource, voter), _access(resource, seen, voter)
+    endpoint, access = observed.endpoint(resource, voter), seen.secrets.access_to(resource, voter.pod_obj)
     root, client = (connect(endpoint, each) for each in (access, _as_client(access, password)))
     try:
         return dataclasses.replace(seen, client=await _client_user(root, client))
@@ -165,12 +165,6 @@ async def _query_as_root(connect: Connect, resource: EtcdCluster, before: Observ
     return seen
 
 
-def _member_number(resource: EtcdCluster, pod: Obj) -> int | None:
-    if not ownership.is_replica(pod, STATEFUL_SET, resource.name, names.selector(resource)):
-        return None
-    return names.number_of(resource, pod["metadata"]["name"])
-
-
 def _volume_number(resource: EtcdCluster, volume: Obj) -> int | None:
     name = volume["metadata"]["name"]
     return names.number_of(resource, name.removeprefix(f"{DATA}-")) if name.startswith(f"{DATA}-") else None
@@ -203,19 +197,13 @@ def _empty_starts(resource: EtcdCluster, name: str, pod: Obj | None) -> EmptySta
     return empty_directory.observed(pod, before)
 
 
-def _access(resource: EtcdCluster, seen: Observed, instance: Instance) -> Access:
-    """Return the credentials for a member: none for one of a former resource of this name, which may still run."""
-    own = {"", resource.uid, resource.adopts_from, resource.adopted_from}
-    if bootstrap.uid_of(instance.pod_obj) in own:
-        return seen.secrets.access
-    return dataclasses.replace(seen.secrets.access, user="", password="")
-
-
 @asynccontextmanager
 async def _connected(connect: Connect, resource: EtcdCluster, seen: Observed) -> AsyncIterator[Servers]:
     """Connect to every pod that has an address; nothing is sent yet."""
     servers = {
-        instance.number: connect(observed.endpoint(resource, instance), _access(resource, seen, instance))
+        instance.number: connect(
+            observed.endpoint(resource, instance), seen.secrets.access_to(resource, instance.pod_obj)
+        )
         for instance in seen.instances
         if instance.pod and instance.pod.address
     }

@@ -63,14 +63,13 @@ def backups(
     Args:
         connect: opens a connection to a member.
     """
-    settings = Settings.of(options)
     return Controller(
         operator=options.operator_name,
         kind=backup.API.kind,
         owns=(POD,),
         parse=backup.EtcdBackup.parse,
-        observe=backup_observe.observer(settings, connect),
-        plan=backup_plan.Planner(settings).plan,
+        observe=backup_observe.observer(connect),
+        plan=backup_plan.Planner(Settings.of(options)).plan,
         application=names.BACKUP,
         states=backup_states,
     )

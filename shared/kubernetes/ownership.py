@@ -158,7 +158,10 @@ def belongs_to(found: Obj | None, uid: str, labels: Mapping[str, str]) -> TypeGu
     """Whether an object belongs to a resource: by the UID of its controller; without a controller, by its labels.
 
     An object has no controller if it was orphaned, restored from a backup without its owner, or created to outlive its
-    resource. Every decision to use, change or delete an object with the name of an owned one is made here.
+    resource. Whether an object may be used, changed or deleted is decided here, except where a controller proves less
+    than is at stake: claims and workloads with data, by the UID of the resource in a label (`shared.steps.claims`);
+    Secrets that the operator makes, by their UIDs in the status (`secret_provenance`). Pods of a workload have its
+    name, not the UID of the resource (`is_replica`).
 
     Args:
         uid: UID of the resource.

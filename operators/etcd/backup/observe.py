@@ -23,11 +23,13 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import POD, STATEFUL_SET, Key, Obj
-from shared.kubernetes.ownership import controller_of, selector_text
+from shared.kubernetes.ownership import belongs_to
 from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
-from shared.runtime.settings import Settings
+
+MAX_SOURCES = 16
+"""Most members that are queried for one snapshot; etcd recommends at most seven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +89,18 @@ class Observed:
 Observe = Callable[[EtcdBackup, Cache, Kube], Awaitable[Observed]]
 
 
-def observer(settings: Settings, connect: Connect) -> Observe:
+def observer(connect: Connect) -> Observe:
     """Return a function that observes an EtcdBackup.
 
     Args:
         connect: opens a connection to a member.
     """
-    return partial(_observe, settings, connect)
+    return partial(_observe, connect)
 
 
-async def _observe(settings: Settings, connect: Connect, backup: EtcdBackup, cache: Cache, kube: Kube) -> Observed:
+async def _observe(connect: Connect, backup: EtcdBackup, cache: Cache, kube: Kube) -> Observed:
     pod = cache.get(POD, *Key(backup.namespace, pods.snapshot_pod_name(backup.name)))
-    if pod is not None and (controller_of(pod) or {}).get("uid") != backup.uid:
+    if pod is not None and not belongs_to(pod, backup.uid, {}):
         return Observed(problem=_in_the_way(pod))
     seen, store = Observed(pod), locations.store_of(backup.spec.destination)
     is_taken = seen.outcome is not None and seen.outcome.succeeded
@@ -110,7 +112,7 @@ async def _observe(settings: Settings, connect: Connect, backup: EtcdBackup, cac
     known = await secrets.read(cluster, kube, with_stored=True)
     if problem := await locations.problem(kube, backup.namespace, "spec.destination", store) or known.access_problem:
         return Observed(pod, cluster, problem)
-    sources = await _sources(settings, connect, cluster, known, kube)
+    sources = await _sources(connect, cluster, known, kube)
     return Observed(pod, cluster, None, sources, known.password_secret)
 
 
@@ -155,18 +157,31 @@ async def _parsed(kube: Kube, obj: Obj) -> EtcdCluster:
 
 
 async def _sources(
-    settings: Settings, connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, kube: Kube
+    connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, kube: Kube
 ) -> tuple[SnapshotSource, ...]:
-    """Query the status of every member from the member itself: that needs no quorum."""
-    selector = names.owner(cluster, settings.operator).selector(names.COMPONENT)
-    listed = await kube.list(POD, cluster.namespace, labels=selector_text(selector))
-    found = [pod for obj in listed.get("items") or () if not (pod := Pod.of(obj)).ended and pod.address]
-    return tuple(await asyncio.gather(*(_source(connect, cluster, known, pod) for pod in found)))
+    """Query the status of every member from the member itself: that needs no quorum.
+
+    Their pods are read by name: any number of other pods may have their labels.
+    """
+    recorded = (names.number_of(cluster, member.name) for member in cluster.recorded_members)
+    numbers = sorted({*range(cluster.spec.size), *(number for number in recorded if number is not None)})[:MAX_SOURCES]
+    found = await asyncio.gather(*(_source(connect, cluster, known, kube, number) for number in numbers))
+    return tuple(source for source in found if source is not None)
 
 
-async def _source(connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, pod: Pod) -> SnapshotSource:
+async def _source(
+    connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, kube: Kube, number: int
+) -> SnapshotSource | None:
+    """Return what a member reports; None if no pod of the cluster runs it."""
+    try:
+        obj = await kube.get(POD, cluster.namespace, names.member_name(cluster, number))
+    except NotFound:
+        return None
+    pod = Pod.of(obj)
+    if names.member_of(cluster, obj) is None or pod.ended or not pod.address:
+        return None
     endpoint = Endpoint(pod.name, pod.address, names.host(cluster, pod.name), names.CLIENT_PORT)
-    server = connect(endpoint, known.access)
+    server = connect(endpoint, known.access_to(cluster, obj))
     try:
         return SnapshotSource(pod.name, await server.status())
     except EtcdError as error:
@@ -199,7 +214,7 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
         for source in sources
         if source.status is not None
         and not source.status.learner
-        and source.status.cluster_id in (0, cluster.recorded_cluster_id)
+        and source.status.cluster_id == cluster.recorded_cluster_id != 0
         and not any(alarm == (source.status.member_id, CORRUPT) for alarm in _alarms(source.status))
     ]
     if not answered:

@@ -78,7 +78,7 @@ async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Re
     if status.leader:
         await server.members()  # a linearizable read first, so that the member has all writes acknowledged before
     cluster_id = f"{status.cluster_id:016x}"
-    if order.cluster_id and status.cluster_id and cluster_id != order.cluster_id:
+    if order.cluster_id and cluster_id != order.cluster_id:
         raise ForeignCluster(
             f"{order.member} belongs to cluster {cluster_id}, not to {order.cluster_id}; nothing was kept. Check "
             "whether the address belongs to another cluster."
@@ -97,7 +97,7 @@ async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Re
         sha256=digest,
         revision=found.revision,
         version=found.version,
-        cluster_id=cluster_id if status.cluster_id else order.cluster_id,
+        cluster_id=cluster_id,
         member=order.member,
         taken=rfc3339(taken),
         cluster=f"{order.namespace}/{order.cluster}",

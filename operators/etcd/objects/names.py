@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from operators.etcd.api.resource import API, EtcdCluster
-from shared.kubernetes.ownership import Owner
+from shared.kubernetes.kinds import STATEFUL_SET, Obj
+from shared.kubernetes.ownership import Owner, is_replica
 from shared.pki import secret_names
 from shared.steps import passwords
 
@@ -164,3 +165,10 @@ def number_of(resource: EtcdCluster, name_or_url: str) -> int | None:
         return None
     found = re.fullmatch(rf"{re.escape(resource.name)}-(0|[1-9][0-9]{{0,8}})", name)
     return int(found[1]) if found else None
+
+
+def member_of(resource: EtcdCluster, pod: Obj) -> int | None:
+    """Return the number of the member that a pod runs; None if it is no pod of this cluster's StatefulSet."""
+    if not is_replica(pod, STATEFUL_SET, resource.name, selector(resource)):
+        return None
+    return number_of(resource, pod["metadata"]["name"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Access
 from operators.etcd.objects import names as resources
+from operators.etcd.objects.bootstrap import uid_of
 from operators.etcd.objects.pod import Mount, MountedSecrets
 from operators.etcd.security.certificates import leaves
 from shared.kubernetes import secret_provenance
@@ -120,6 +121,11 @@ class Secrets:
     def are_copied(self) -> bool:
         """Whether all certificates of another issuer have a copy, so that nothing depends on their originals."""
         return bool(self.copies) and all(each.copy for each in self.copies)
+
+    def access_to(self, resource: EtcdCluster, pod: Obj | None) -> Access:
+        """Return the credentials for a member: none for one of a former resource of this name, which may still run."""
+        own = {"", resource.uid, resource.adopts_from, resource.adopted_from}
+        return self.access if uid_of(pod) in own else replace(self.access, user="", password="")
 
     @property
     def access_problem(self) -> SecretProblem | None:

@@ -12,14 +12,17 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import locations, view
 from operators.etcd.backup.observe import observer
+from operators.etcd.client.server import Access, Endpoint
+from operators.etcd.objects import names
 from operators.etcd.operator import backups, clusters
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.status.reasons import Reason
 from tests.etcd.simulation.database import FakeEtcd
-from tests.etcd.unit.backup.states import BUCKET, ENDED, VOLUME, backup, snapshot_pod
-from tests.etcd.unit.world import SETTINGS, UID, cluster
+from tests.etcd.unit.backup.states import BUCKET, ENDED, VOLUME, backup, snapshot_pod, status_of
+from tests.etcd.unit.test_observe import FakeMember
+from tests.etcd.unit.world import CLUSTER_ID, SETTINGS, UID, cluster
 from tests.harness.api_server.server import ApiServer
 from tests.harness.harness import list_view
 from tests.support.etcd.scenarios import OPTIONS
@@ -199,7 +202,7 @@ async def test_only_backups_of_the_clusters_own_schedule_count() -> None:
 async def test_running_or_finished_backup_queries_no_member() -> None:
     api = Cluster()
     cache = BACKUPS.cache(lambda _: None)
-    observe = observer(SETTINGS, FakeEtcd().connect)
+    observe = observer(FakeEtcd().connect)
     pod = snapshot_pod()
     pod["metadata"]["resourceVersion"] = "1"
     cache.put(POD, pod)
@@ -215,11 +218,40 @@ async def test_pod_of_an_earlier_backup_of_the_same_name_is_not_adopted() -> Non
     pod = snapshot_pod(EtcdBackup.parse(backup().obj | {"metadata": backup().obj["metadata"] | {"uid": "b-0"}}))
     pod["metadata"]["resourceVersion"] = "1"
     cache.put(POD, pod)
-    found = await observer(SETTINGS, FakeEtcd().connect)(backup(), cache, api.kube)
+    found = await observer(FakeEtcd().connect)(backup(), cache, api.kube)
     assert (found.pod, found.problem and found.problem.reason) == (None, "PodInTheWay")
 
 
 async def test_missing_cluster_is_reported() -> None:
-    found = await observer(SETTINGS, FakeEtcd().connect)(backup(), BACKUPS.cache(lambda _: None), Cluster().kube)
+    found = await observer(FakeEtcd().connect)(backup(), BACKUPS.cache(lambda _: None), Cluster().kube)
     assert found.problem is not None
     assert (found.problem.reason, "EtcdCluster demo" in found.problem.message) == ("ClusterMissing", True)
+
+
+async def test_only_members_of_the_cluster_are_queried_for_a_snapshot() -> None:
+    """Any pod may have the labels, and a pod of a former resource of this name may still run."""
+    api, given = Cluster(), dict[str, str]()
+    api.with_claim()
+    api.has(SECRET, "root", data={"password": base64.b64encode(b"secret").decode()})
+    spec = {"size": 3, "version": "3.6.11", "auth": {"rootSecretName": "root"}}
+    own = api.has(CLUSTERS.kind, "demo", spec=spec, status={"clusterID": f"{CLUSTER_ID:016x}"})
+    labels = names.owner(cluster(), SETTINGS.operator).labels(names.COMPONENT)
+    for name, token, workload in (
+        ("demo-0", own["metadata"]["uid"], "demo"),
+        ("demo-1", "u-0", "demo"),
+        ("demo-2", "", "other"),
+        ("debug", "", ""),
+    ):
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload, "uid": "s", "controller": True}
+        container = {"name": "etcd", "image": "etcd", "args": [f"--initial-cluster-token={token}"]}
+        status = {"phase": "Running", "podIP": "10.0.0.1"}
+        pod = {"labels": labels, "owner": owner if workload else None, "spec": {"containers": [container]}}
+        api.has(POD, name, **pod, status=status)
+
+    def connect(endpoint: Endpoint, access: Access) -> Any:
+        given[endpoint.name] = access.password
+        return FakeMember(status_of(0))
+
+    found = await observer(connect)(backup(), BACKUPS.cache(lambda _: None), api.kube)
+    assert given == {"demo-0": "secret", "demo-1": ""}
+    assert [source.name for source in found.sources] == ["demo-0", "demo-1"]

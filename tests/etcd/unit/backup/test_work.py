@@ -106,6 +106,7 @@ async def test_snapshot_is_stored_with_its_record(store: SnapshotStore) -> None:
         (Member(ends=BLOCK_BYTES), Unreachable),
         (Member(ends=BLOCK_BYTES - 32768), Unreachable),
         (Member(status=dataclasses.replace(STATUS, cluster_id=0xBAD)), ForeignCluster),
+        (Member(status=dataclasses.replace(STATUS, cluster_id=0)), ForeignCluster),
     ],
 )
 async def test_invalid_or_incomplete_snapshot_is_not_stored(
@@ -135,13 +136,6 @@ async def test_failed_attempt_keeps_the_former_file_of_the_backup(store: Snapsho
     with pytest.raises(SnapshotCorrupt):
         await take(store, Member(b"!" + SNAPSHOT[1:]))
     assert b"".join([block async for block in store.blocks("demo-1/a.db")]) == SNAPSHOT
-
-
-async def test_member_without_a_cluster_id_is_assumed_to_belong_to_the_cluster(
-    store: SnapshotStore,
-) -> None:
-    record = await take(store, Member(status=dataclasses.replace(STATUS, cluster_id=0)))
-    assert record.cluster_id == ORDER.cluster_id
 
 
 # Retention.
