@@ -39,19 +39,21 @@ PROGRESS = ("platform_resource_ready_replicas",)
 """Metrics of every kind that change while a planned change makes progress."""
 
 
-def group(operator: str, kind: str, *progress: str) -> Group:
+def group(operator: str, kind: str, *progress: str, parts: str = "") -> Group:
     """Return the rules about one kind of resources.
 
     Args:
         operator: name of the operator, such as etcd.
         kind: kind of the resources, such as EtcdCluster.
         progress: metrics of this kind that change while a planned change makes progress.
+        parts: another kind of the operator, whose resources a user can also pause.
     """
     rules = (
         *_service(kind),
         *_redundancy(kind),
         *_observation(kind),
         *_progress(kind, (*PROGRESS, *progress)),
+        _paused_by_hand(f"{kind}|{parts}" if parts else kind),
         *_versions(kind),
         *_certificates(kind),
     )
@@ -165,15 +167,20 @@ def _progress(kind: str, progress: Sequence[str]) -> tuple[Alert, ...]:
             "While the resource is paused, changes of its spec are not applied, and a Memcached is not repaired. "
             "Unpause the resource if the pause is no longer needed.",
         ),
-        in_overview(
-            "PlatformReconciliationPaused",
-            "warning",
-            condition(kind, "ReconciliationPaused", "True"),
-            "4h",
-            f"The reconciliation of {RESOURCE} has been paused for four hours",
-            "While an annotation of the resource pauses its reconciliation, nothing is repaired, and no certificate is "
-            "renewed. Remove the annotation platform.ydzs.io/pause-reconciliation when the work by hand is done.",
-        ),
+    )
+
+
+def _paused_by_hand(kinds: str) -> Alert:
+    """Return the rule about an annotation that pauses the reconciliation of a resource of one of these kinds."""
+    return Subject("platform-overview", NAMED).alert(
+        "PlatformReconciliationPaused",
+        "warning",
+        condition(kinds, "ReconciliationPaused", "True"),
+        "4h",
+        f"The reconciliation of {RESOURCE} has been paused for four hours",
+        "While an annotation of the resource pauses its reconciliation, nothing is repaired, no certificate is "
+        "renewed, and no snapshot is taken. Remove the annotation platform.ydzs.io/pause-reconciliation when the work "
+        "by hand is done.",
     )
 
 

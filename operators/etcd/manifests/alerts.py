@@ -224,7 +224,7 @@ RULES = RuleSet(
     "etcd",
     (
         operator_rules.group("etcd", f"{KIND}|{BACKUP}"),
-        resource_rules.group("etcd", KIND, "platform_etcd_members"),
+        resource_rules.group("etcd", KIND, "platform_etcd_members", parts=BACKUP),
         workload_rules.group("etcd", KIND),
         _RESOURCES,
         _MEMBERS,

@@ -74,9 +74,7 @@ def resources(kind: str) -> Iterator[Case]:
     generation, seen = (state(f"platform_resource_{name}", kind) for name in ("generation", "observed_generation"))
     yield Case(name="PlatformResourceNotSeen", series={generation: Gauge(3, 3), seen: Gauge(2, 3)}, labels=labels)
     yield Case(name="PlatformResourcePaused", series={paused: Gauge(1, 0)}, labels=labels, every="1h")
-    by_hand = {"type": "ReconciliationPaused", "status": "True", "reason": "ReconciliationPaused"}
-    series: Series = {state("platform_resource_condition", kind, **by_hand): Gauge(1, None)}
-    yield Case(name="PlatformReconciliationPaused", series=series, labels=labels)
+    yield paused_by_hand(kind, labels)
     secret = {"secret": "orders-server-tls"}
     begins, ends = (
         state(f"platform_resource_certificate_{which}_timestamp_seconds", kind, **secret)
@@ -88,6 +86,13 @@ def resources(kind: str) -> Iterator[Case]:
     yield Case(name="PlatformResourceVulnerable", series={advisory: Gauge(1, None)}, labels=labels)
     late: Series = {begins: Gauge(-7_576_000, 0), ends: Gauge(200_000, FAR)}
     yield Case(name="PlatformResourceCertificateExpires", series=late, labels={**labels, **secret})
+
+
+def paused_by_hand(kind: str, labels: dict[str, str]) -> Case:
+    """Return the case of an annotation that pauses the reconciliation of a resource."""
+    by_hand = {"type": "ReconciliationPaused", "status": "True", "reason": "ReconciliationPaused"}
+    series: Series = {state("platform_resource_condition", kind, **by_hand): Gauge(1, None)}
+    return Case(name="PlatformReconciliationPaused", series=series, labels=labels)
 
 
 def pods(operator: str, kind: str) -> Iterator[Case]:
@@ -259,6 +264,7 @@ def etcd() -> Iterator[Case]:
         state("platform_resource_unready_since_timestamp_seconds", "EtcdBackup"): Gauge(LATE, None),
     }
     yield Case(name="EtcdBackupFailed", series=failed, labels={**labels, "kind": "EtcdBackup"})
+    yield paused_by_hand("EtcdBackup", {**labels, "kind": "EtcdBackup"})
     yield Case(name="EtcdNoLeader", series={leader: Gauge(0, 1)}, labels=POD)
     changes = server("etcd_server_leader_changes_seen_total")
     yield Case(name="EtcdLeaderChanges", series={changes: Counter(1, 0)}, labels=OWNER, lead="6m", window="15m")
