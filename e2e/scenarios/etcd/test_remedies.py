@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from pathlib import Path
@@ -84,6 +85,28 @@ def test_members_in_memory_are_not_restarted_until_the_secrets_are_restored(
     assert load.check() > 50, "clients with the former certificate are served all the time"
 
 
+def test_keys_in_memory_are_saved_without_a_backup_of_the_secrets(
+    kubectl: Kubectl, etcd_operator: Operator, tmp_path: Path
+) -> None:
+    memory = {"medium": "Memory", "size": "256Mi"}
+    cluster, saved = secured(kubectl, tmp_path, size=3, storage=memory), tmp_path / "keys.json"
+    former = cluster.cluster_id
+    with cluster.load(clients=1) as load:
+        for number in range(20):
+            load.put(f"saved-{number}", f"value {number}")
+    with etcd_operator.scaled_to_zero():
+        kubectl("delete", "secret", *SECRETS)
+    cluster.await_reason("AuthorityUntrusted", seconds=120)
+    follow(kubectl, "README", "AuthorityUntrusted", "exec", {"orders-0": "demo-0", "keys.json": str(saved)})
+    follow(kubectl, "README", "AuthorityUntrusted", "delete etcdcluster", {"orders": "demo"})
+    again = secured(kubectl, tmp_path, size=3, storage=memory)
+    assert again.cluster_id != former
+    with again.load(clients=1, prefix="later-") as later:
+        for each in json.loads(saved.read_text())["kvs"]:
+            later.put(*(base64.b64decode(each[part]).decode() for part in ("key", "value")))
+    assert [later.read(f"saved-{number}") for number in range(20)] == [f"value {number}" for number in range(20)]
+
+
 @pytest.mark.parametrize("kept", [True, False], ids=["adopted", "deleted"])
 def test_new_cluster_does_not_take_the_identity_of_members_of_its_former_namesake(
     kubectl: Kubectl, etcd_operator: Operator, kept: bool
@@ -109,7 +132,8 @@ def test_new_cluster_does_not_take_the_identity_of_members_of_its_former_namesak
         assert again.cluster_id == former
         assert load.check() > 0
     else:
-        kubectl("delete", "pod", "demo-0", "--wait=false")
+        assert "demo-0" in follow(kubectl, "etcd", "VolumeInTheWay", "describe pvc", {"UID": uid})
+        follow(kubectl, "etcd", "VolumeInTheWay", "delete pod", {"orders-0": "demo-0"})
         follow(kubectl, "etcd", "VolumeInTheWay", "delete pvc", {"UID": uid})
         again.await_ready(1)
         assert again.cluster_id != former
