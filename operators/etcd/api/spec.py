@@ -242,7 +242,8 @@ class Backup(SpecModel):
     )
     destination: Destination = Field(
         description=(
-            "Store for the scheduled snapshots. While its Secret or claim does not exist, the cluster is not Ready."
+            "Store for the scheduled snapshots. While its Secret or claim does not exist, the cluster is not Ready. "
+            "Only a snapshot tests keys, bucket and endpoint: create an EtcdBackup with the same destination."
         )
     )
 

@@ -104,11 +104,7 @@ def require_image(seen: Assessment) -> Step:
     """Require the image that takes snapshots: that of the operator itself."""
     if seen.settings.agent_image:
         return PASS
-    return Step.blocked(
-        NO_AGENT_IMAGE,
-        "Snapshots need the image of the operator itself, which is not configured. Start the operator with "
-        "--agent-image, as its Helm chart does. Nothing was changed.",
-    )
+    return Step.blocked(NO_AGENT_IMAGE, f"{pods.NO_IMAGE} Nothing was changed.")
 
 
 def require_prerequisites(seen: Assessment) -> Step:

@@ -51,6 +51,11 @@ The number exceeds what any watcher of the former cluster can have received, so 
 Source: https://etcd.io/docs/v3.6/op-guide/recovery/#restoring-with-revision-bump
 """
 
+NO_IMAGE = (
+    "Snapshots need the image of the operator itself, which is not configured. Start the operator with --agent-image, "
+    "as its Helm chart does."
+)
+
 _SNAPSHOT, _RESTORE, _CLEAN = "snapshot", "restore", "clean"
 _CLIENT_TLS, _PASSWORD = "/etc/etcd/tls/client", "/etc/etcd/auth"
 _PRESERVED = "OnRootMismatch"

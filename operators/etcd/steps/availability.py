@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from operators.etcd.backup.pods import NO_IMAGE
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.quorum import member_names
-from operators.etcd.reasons import ETCD_UNREACHABLE, MEMBER_FAILING, RECOVERING
+from operators.etcd.reasons import ETCD_UNREACHABLE, MEMBER_FAILING, NO_AGENT_IMAGE, RECOVERING
 from operators.etcd.state.empty_directory import AWAITING_PROOF
 from operators.etcd.state.observed import Instance
 from operators.etcd.steps.backup_schedule import failing
@@ -17,6 +18,7 @@ from operators.etcd.steps.rolling_update import outdated
 from operators.etcd.steps.version_change import hold
 from shared.kubernetes import accessors
 from shared.kubernetes.pods import STUCK
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Step
 from shared.status.conditions import AVAILABLE
 from shared.status.messages import grouped
@@ -98,11 +100,18 @@ def await_members(seen: Assessment) -> Step:
 
 
 def require_backup_destination(seen: Assessment) -> Step:
-    """Report a complete cluster as not ready while the Secret or claim of its scheduled snapshots is missing."""
-    problem = seen.backup.destination_problem
+    """Report a complete cluster as not ready while something is missing without which no scheduled snapshot works."""
+    problem = _backup_problem(seen)
     if problem is None or not complete(seen):
         return PASS
     return Step.progressing(problem.reason, problem.message, warning=True, poll=POLL_SECONDS)
+
+
+def _backup_problem(seen: Assessment) -> SecretProblem | None:
+    """Return what scheduled snapshots lack: the image that takes them, or the Secret or claim of their destination."""
+    if seen.resource.spec.backup is not None and not seen.settings.agent_image:
+        return SecretProblem(NO_AGENT_IMAGE, f"spec.backup: {NO_IMAGE}")
+    return seen.backup.destination_problem
 
 
 def complete(seen: Assessment) -> bool:
@@ -127,7 +136,7 @@ def summary(seen: Assessment) -> str:
 
 def phase(seen: Assessment, verdict: Verdict) -> str:
     """Return the phase of the cluster."""
-    lacking = seen.backup.destination_problem
+    lacking = _backup_problem(seen)
     if lacking and verdict.reason == lacking.reason and verdict.progress is Progress.PROGRESSING:
         return RUNNING  # only its snapshots are missing
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}

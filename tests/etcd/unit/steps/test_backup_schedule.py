@@ -16,11 +16,13 @@ from operators.etcd.api.backup import API, SCHEDULED, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.backup.view import BackupView
+from operators.etcd.plan import Planner
 from operators.etcd.state.observed import Observed
 from operators.etcd.steps.backup_schedule import MAX_FAILED_KEPT, backup_status, failing, schedule_backups
 from shared.kubernetes.kinds import Key, Obj
 from shared.kubernetes.ownership import key_of
 from shared.runtime.plan import PASS, Action, Apply, Delete
+from shared.status.verdict import Progress
 from tests.etcd.unit.backup.states import BUCKET, VOLUME
 from tests.etcd.unit.world import SETTINGS, UID, VOTER, assess, cluster, plan, seen
 
@@ -67,6 +69,14 @@ def next_time(found: Any, *scheduled: Obj, now: datetime = NOON) -> str:
     status = backup_status(assess(found, world(*scheduled), now))
     assert status is not None
     return str(status["nextTime"])
+
+
+def test_schedule_without_the_image_that_takes_snapshots_is_reported_before_one_is_due() -> None:
+    found, without = resource("2026-01-01T13:00:00Z"), replace(SETTINGS, agent_image="")
+    made = Planner(without).plan(found, seen(found, VOTER, VOTER, VOTER), NOON)
+    assert (made.verdict.progress, made.verdict.reason) == (Progress.PROGRESSING, "NoAgentImage")
+    assert "spec.backup: Snapshots need the image of the operator itself" in made.verdict.message
+    assert made.status["phase"] == "Running", "clients are served"
 
 
 # Due times.
