@@ -14,6 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from operators.etcd.api.resource import API, EtcdCluster
+from operators.etcd.api.spec import MAX_SIZE
 from operators.etcd.backup import view
 from operators.etcd.client.errors import Denied, EtcdError, Unauthenticated
 from operators.etcd.client.server import Access, Connect, EndpointStatus, HashKV, Member, Members, Server
@@ -28,7 +29,7 @@ from operators.etcd.state import empty_directory, observed
 from operators.etcd.state.empty_directory import EmptyStarts
 from operators.etcd.state.observed import ClientUser, Instance, Observed
 from operators.etcd.steps.credentials import other_credentials
-from shared.kubernetes import ownership
+from shared.kubernetes import ordinals, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import (
@@ -41,6 +42,7 @@ from shared.kubernetes.kinds import (
     Kind,
     Obj,
 )
+from shared.kubernetes.ordinals import ordinal
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
 from shared.status.phases import CREATING, RESTORING
@@ -81,7 +83,7 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
     )
     pods = cache.owned(POD, key)
     members = {number: pod for pod in pods if (number := names.member_of(resource, pod)) is not None}
-    others = [pod for pod in pods if pod not in members.values()]
+    others = [pod for pod in pods if names.member_of(resource, pod) is None]
     job_pods = {pod["metadata"]["name"]: pod for pod in others if ownership.belongs_to(pod, resource.uid, {})}
     stray_pods = {pod["metadata"]["name"]: pod for pod in others if pod["metadata"]["name"] not in job_pods}
     claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)
@@ -89,10 +91,8 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
         claims, former_resource = await adopted_volumes(resource, API.kind, "etcd", cache, kube)
         seen = dataclasses.replace(seen, former_resource=former_resource)
     volumes = {number: volume for volume in claims if (number := _volume_number(resource, volume)) is not None}
-    numbers = {*range(_expected(resource, seen)), *members, *volumes}
-    instances = tuple(
-        _instance(resource, number, members.get(number), volumes.get(number)) for number in sorted(numbers)
-    )
+    numbers = ordinals.to_observe(_expected(resource, seen), {*members, *volumes}, MAX_SIZE)
+    instances = tuple(_instance(resource, number, members.get(number), volumes.get(number)) for number in numbers)
     instances = await _with_hidden(resource, seen, instances, kube)
     seen = dataclasses.replace(seen, instances=instances, job_pods=job_pods, stray_pods=stray_pods)
     return await _read_live(resource, await _query(connect, resource, seen, kube), kube)
@@ -166,12 +166,11 @@ async def _query_as_root(connect: Connect, resource: EtcdCluster, before: Observ
 
 
 def _volume_number(resource: EtcdCluster, volume: Obj) -> int | None:
-    name = volume["metadata"]["name"]
-    return names.number_of(resource, name.removeprefix(f"{DATA}-")) if name.startswith(f"{DATA}-") else None
+    return ordinal(volume["metadata"]["name"], f"{DATA}-{resource.name}")
 
 
 def _expected(resource: EtcdCluster, seen: Observed) -> int:
-    replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
+    replicas = ordinals.replicas(seen.stateful_set, MAX_SIZE)
     known = (names.number_of(resource, member.name) for member in resource.recorded_members)
     return max(resource.spec.size, replicas, *(number + 1 for number in known if number is not None))
 
@@ -396,7 +395,7 @@ async def _read_instance_live(resource: EtcdCluster, seen: Observed, instance: I
 
 def _may_come(resource: EtcdCluster, seen: Observed, instance: Instance) -> bool:
     """Whether a volume is about to be created here: for the seed, or for a member that is to be added."""
-    replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
+    replicas = ordinals.replicas(seen.stateful_set, MAX_SIZE)
     if seen.members is None:
         return instance.number == SEED and seen.stateful_set is None and not begun(resource, seen)
     missing = [other.number for other in seen.instances if other.member is None and other.number >= replicas]

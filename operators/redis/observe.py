@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 
 from operators.redis.api.resource import API, RedisCluster
+from operators.redis.api.spec import MAX_REPLICAS
 from operators.redis.api.status import RecordedNode, recorded_node
 from operators.redis.client.errors import Denied, RedisError, Unreachable
 from operators.redis.client.node_inspection import count_strays, report_of, request_report
@@ -34,7 +35,7 @@ from operators.redis.state.instance import Instance, endpoint
 from operators.redis.state.observed import ConfigTemplate, Observed
 from operators.redis.state.volume_record import restored_entries
 from operators.redis.zones import Zones
-from shared.kubernetes import ownership
+from shared.kubernetes import ordinals, ownership
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import (
@@ -115,10 +116,9 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
     expected = range(_expected(resource, seen, nodes))
     if resource.has_storage:
         volumes |= await _unlabelled(resource, [number for number in expected if number not in volumes], kube)
-    numbers = {*expected, *pods, *volumes, *nodes}
+    numbers = ordinals.to_observe(len(expected), {*pods, *volumes}, MAX_REPLICAS)
     instances = tuple(
-        _instance(resource, number, pods.get(number), volumes.get(number), nodes.get(number))
-        for number in sorted(number for number in numbers if number is not None)
+        _instance(resource, number, pods.get(number), volumes.get(number), nodes.get(number)) for number in numbers
     )
     instances = await _with_hidden(resource, seen, instances, kube)
     seen = dataclasses.replace(seen, instances=await _in_zones(zones, instances, kube), restored=restored)
@@ -179,8 +179,8 @@ def _pod_number(resource: RedisCluster, pod: Obj) -> int | None:
 
 def _expected(resource: RedisCluster, seen: Observed, nodes: Collection[int | None]) -> int:
     """Return how many instances there should be, or may be again: up to the last that has a recorded node."""
-    replicas = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 0
-    recorded = (number + 1 for number in nodes if number is not None)
+    replicas = ordinals.replicas(seen.stateful_set, MAX_REPLICAS)
+    recorded = (number + 1 for number in nodes if number is not None and number < MAX_REPLICAS)
     return max(resource.spec.replicas, replicas, *recorded)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from operators.redis.api.resource import RedisCluster
+from operators.redis.api.spec import MAX_REPLICAS
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import redis_conf
 from operators.redis.objects.names import is_foreign
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import ConfigTemplate
+from shared.kubernetes import ordinals
 from shared.kubernetes.kinds import Obj
 
 
@@ -50,8 +52,7 @@ def _at_present_size(seen: Assessment) -> RedisCluster:
     """
     resource = seen.resource
     known = [instance.number + 1 for instance in seen.instances if instance.recorded]
-    made = int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set is not None else 0
-    replicas = max([made, *known])
+    replicas = max([ordinals.replicas(seen.stateful_set, MAX_REPLICAS), *known])
     primaries = sum(1 for node in resource.recorded_nodes if node.slots)
     if not replicas or not primaries or (replicas, primaries) == (resource.spec.replicas, resource.primaries):
         return resource

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
+from shared.api.spec import SpecModel
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.encoding import canonical, decode
 from shared.kubernetes.kinds import Obj
@@ -40,7 +41,15 @@ def record(stateful_set: Obj | None) -> dict[str, int]:
 def hold(seen: Any) -> Any:
     """Return the view with the size at which the pods stopped, until all servers are back."""
     size = {name: value for name, value in record(seen.stateful_set).items() if name != WAKES}
-    return replace(seen, resource=seen.resource.changed_to(size)) if size else seen
+    is_permitted = all(_permits(seen.resource.spec, name, value) for name, value in size.items())
+    return replace(seen, resource=seen.resource.changed_to(size)) if size and is_permitted else seen
+
+
+def _permits(spec: SpecModel, name: str, value: int) -> bool:
+    """Return whether a field may have this value: a record that was edited by hand may have any."""
+    field = type(spec).model_fields.get(name)
+    bounds = field.metadata if field is not None else ()
+    return bool(bounds) and all(getattr(each, "ge", value) <= value <= getattr(each, "le", value) for each in bounds)
 
 
 def is_stopped(seen: Stored) -> bool:

@@ -8,6 +8,7 @@ give it the clients of the database. So a user restores the label; the StatefulS
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import islice
 
 from shared.kubernetes.accessors import label
 from shared.kubernetes.client import Kube
@@ -30,7 +31,7 @@ async def find_hidden(kube: Kube, stateful_set: Obj | None, present: Collection[
     metadata = stateful_set["metadata"]
     labels = {key: label(stateful_set, key) for key in (NAME, INSTANCE, COMPONENT, MANAGED_BY)}
     names = (f"{metadata['name']}-{number}" for number in range(stateful_set["spec"]["replicas"]))
-    missing = [name for name in names if name not in present][:MAX_READS]
+    missing = islice((name for name in names if name not in present), MAX_READS)  # of any number of replicas
     found = {name: await _why_hidden(kube, metadata["namespace"], name, labels) for name in missing}
     return {name: why for name, why in found.items() if why}
 

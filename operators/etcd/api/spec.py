@@ -34,6 +34,9 @@ from shared.kubernetes.quantity import parse_quantity
 
 __all__ = ["S3", "Destination", "EtcdBackupSpec", "EtcdClusterSpec", "RestoreSource", "VolumeStore"]
 
+MAX_SIZE = 9
+"""Most members of a cluster."""
+
 DEFAULT_VERSION = ETCD.default_version
 
 _DOWNGRADES = ", ".join(f"{dotted(series)} to {dotted(below)}" for series, below in DOWNGRADES.items())
@@ -302,7 +305,7 @@ RESERVED = Reserved(
 class EtcdClusterSpec(PodSettings, PodExtensions):
     """Desired state of an EtcdCluster."""
 
-    size: Annotated[int, Field(ge=1, le=9)] = Field(
+    size: Annotated[int, Field(ge=1, le=MAX_SIZE)] = Field(
         description=(
             "Number of members: 1, 3, 5 or 7. An even number tolerates no more failures than one member less. A "
             "change adds or removes one member at a time."

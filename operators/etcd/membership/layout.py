@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.spec import MAX_SIZE
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
 from operators.etcd.objects.names import SERVES
 from operators.etcd.state.observed import Instance, Observed
+from shared.kubernetes import ordinals
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 
@@ -45,12 +47,9 @@ def layout(resource: EtcdCluster, seen: Observed) -> Layout:
         return Layout(_replicas(seen), start, serves=_serves(seen.stateful_set))
     if not begun(resource, seen):
         return Layout(1, _beginning(resource))
-    known = [
-        number for member in resource.recorded_members if (number := names.number_of(resource, member.name)) is not None
-    ]
-    return Layout(
-        1 + max([*known, *(instance.number for instance in seen.instances if instance.volume)], default=0), Closed()
-    )
+    holders = (*resource.recorded_members, *(instance for instance in seen.instances if instance.volume))
+    numbers = (names.number_of(resource, holder.name) for holder in holders)
+    return Layout(1 + max((number for number in numbers if number is not None), default=0), Closed())
 
 
 def begun(resource: EtcdCluster, seen: Observed) -> bool:
@@ -76,7 +75,7 @@ def _beginning(resource: EtcdCluster) -> Start:
 
 
 def _replicas(seen: Observed) -> int:
-    return int(seen.stateful_set["spec"]["replicas"]) if seen.stateful_set else 1
+    return ordinals.replicas(seen.stateful_set, MAX_SIZE) if seen.stateful_set else 1
 
 
 def _serves(stateful_set: Obj) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from operators.etcd.api.resource import API, EtcdCluster
+from operators.etcd.api.spec import MAX_SIZE
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
+from shared.kubernetes.ordinals import ordinal
 from shared.kubernetes.ownership import Owner, is_replica
 from shared.pki import secret_names
 from shared.steps import passwords
@@ -159,16 +159,19 @@ def client_mount(resource: EtcdCluster) -> str:
 
 
 def number_of(resource: EtcdCluster, name_or_url: str) -> int | None:
-    """Return the number of a member, from its name or a peer URL; None if it is not in this cluster."""
+    """Return the number of a member, from its name or a peer URL; None if it is not in this cluster.
+
+    A user may list any address, such as that of demo-99999999: no member of this cluster has a number beyond its size.
+    """
     name, separator, rest = name_or_url.removeprefix("http://").removeprefix("https://").partition(".")
     if separator and rest != f"{resource.name}.{resource.namespace}.svc:{PEER_PORT}":
         return None
-    found = re.fullmatch(rf"{re.escape(resource.name)}-(0|[1-9][0-9]{{0,8}})", name)
-    return int(found[1]) if found else None
+    found = ordinal(name, resource.name)
+    return found if found is not None and found < MAX_SIZE else None
 
 
 def member_of(resource: EtcdCluster, pod: Obj) -> int | None:
-    """Return the number of the member that a pod runs; None if it is no pod of this cluster's StatefulSet."""
+    """Return the number of a pod of this cluster's StatefulSet; None of another one."""
     if not is_replica(pod, STATEFUL_SET, resource.name, selector(resource)):
         return None
-    return number_of(resource, pod["metadata"]["name"])
+    return ordinal(pod["metadata"]["name"], resource.name)

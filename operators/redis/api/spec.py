@@ -37,6 +37,7 @@ from shared.api.spec import (
 from shared.kubernetes.quantity import parse_quantity
 
 DEFAULT_VERSIONS: dict[EngineName, str] = {name: catalogue.default_version for name, catalogue in CATALOGUES.items()}
+MAX_REPLICAS = 500
 DEFAULT_EXPORTER = "oliver006/redis_exporter:v1.69.0"
 
 MAX_MEMORY = "MAXMEMORY"
@@ -149,7 +150,7 @@ SHUTDOWN_GRACE_SECONDS = 300
 class RedisClusterSpec(PodSettings, PodExtensions):
     """The desired cluster."""
 
-    replicas: Annotated[int, Field(ge=3, le=500)] = Field(
+    replicas: Annotated[int, Field(ge=3, le=MAX_REPLICAS)] = Field(
         description="Total number of pods: primaries and their replicas. With replicasPerMaster 1, 6 pods are three "
         "primaries with one replica each; 7 add one more replica. A change moves slots or replicas while clients are "
         "served.",

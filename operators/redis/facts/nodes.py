@@ -8,6 +8,7 @@ from functools import cached_property
 
 from operators.redis.api.node_entries import recorded_entries
 from operators.redis.api.resource import RedisCluster
+from operators.redis.api.spec import MAX_REPLICAS
 from operators.redis.client.server import Endpoint
 from operators.redis.facts.detached import DetachedNode, detached_nodes
 from operators.redis.facts.lifecycles import NodeState
@@ -20,7 +21,7 @@ from operators.redis.state.instance import Instance, endpoint
 from operators.redis.state.observed import Observed, outlives_pods
 from operators.redis.topology.cluster_view import ClusterView
 from operators.redis.topology.merged_view import Seen
-from shared.kubernetes import managed_fields
+from shared.kubernetes import managed_fields, ordinals
 from shared.kubernetes.kinds import Obj
 from shared.status.messages import grouped
 from shared.steps.view import View
@@ -87,10 +88,11 @@ class NodeFacts(Observed, View[RedisCluster, Settings]):
         decision: instances with a volume or a recorded node count.
         """
         made = self.stateful_set
-        count = int(made["spec"]["replicas"]) if made else 0
+        count = ordinals.replicas(made, MAX_REPLICAS)
         if count and made and managed_fields.is_applied(made, "spec", "replicas"):
             return count  # 0 only while the cluster hibernates
-        return max([count, *(each.number + 1 for each in self.instances if each.volume or each.recorded)])
+        numbers = (each.number for each in self.instances if each.volume or each.recorded)
+        return max([count, *(number + 1 for number in numbers if number < MAX_REPLICAS)])
 
     def is_scaled_away(self, node_id: str) -> bool:
         """Return whether the instance of a node was scaled away and its pod was deleted."""

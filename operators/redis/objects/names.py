@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from operators.redis.api.resource import API, RedisCluster
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
+from shared.kubernetes.ordinals import ordinal
 from shared.kubernetes.ownership import Owner
 from shared.pki import secret_names
 from shared.steps import claims, connection, passwords
@@ -100,7 +99,7 @@ def node_name(resource: RedisCluster, number: int) -> str:
 
 def number_of(resource: RedisCluster, name: str) -> int | None:
     """Return the number of the instance of a pod; None if the name belongs to no instance of this cluster."""
-    return _number(resource.name, name)
+    return ordinal(name, resource.name)
 
 
 def volume_name(resource: RedisCluster, number: int) -> str:
@@ -110,12 +109,7 @@ def volume_name(resource: RedisCluster, number: int) -> str:
 
 def volume_number(resource: RedisCluster, name: str) -> int | None:
     """Return the number of the instance of a volume claim; None if the name belongs to no instance of this cluster."""
-    return _number(f"{DATA}-{resource.name}", name)
-
-
-def _number(before: str, name: str) -> int | None:
-    found = re.fullmatch(rf"{re.escape(before)}-(0|[1-9][0-9]{{0,8}})", name)
-    return int(found[1]) if found else None
+    return ordinal(name, f"{DATA}-{resource.name}")
 
 
 def host(resource: RedisCluster, node: str) -> str:

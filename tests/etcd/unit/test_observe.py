@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import API, EtcdCluster
+from operators.etcd.api.spec import MAX_SIZE
 from operators.etcd.client.errors import Denied, EtcdError, NoLeader, Unreachable
 from operators.etcd.client.server import (
     NOSPACE,
@@ -29,8 +30,10 @@ from operators.etcd.operator import clusters
 from operators.etcd.state.observed import Observed
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Kind, Obj
-from tests.etcd.unit.world import CLUSTER_ID, SETTINGS, UID, cluster, member_id
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.ordinals import MAX_SURPLUS
+from tests.etcd.unit.world import CLUSTER_ID, SETTINGS, UID, VOTER, cluster, member_id, plan, replicas_and_start, seen
+from tests.harness import cost
 from tests.harness.api_server.server import ApiServer
 
 OPTIONS = parse_options("etcd-operator", "etcd", [], {})
@@ -172,6 +175,43 @@ async def test_healthy_cluster_is_observed_with_one_member_list_request() -> Non
         ["status", "closed"],
         ["status", "closed"],
     ]
+
+
+@pytest.mark.parametrize("quorum", [True, False], ids=["quorum", "no quorum"])
+@pytest.mark.parametrize("replicas", [5_000, 2**31 - 1])
+async def test_replicas_that_no_spec_permits_are_not_expanded(replicas: int, *, quorum: bool) -> None:
+    """Someone scaled the StatefulSet: the operator of all tenants must survive what it then observes, and undo it."""
+    resource = cluster()
+    kubernetes = three_pods(resource)
+    made = seen(resource, VOTER, VOTER, VOTER, replicas=replicas).stateful_set
+    assert made is not None
+    kubernetes.cache.put(STATEFUL_SET, made | {"metadata": made["metadata"] | {"resourceVersion": "1"}})
+    answer = listed(0, 1, 2) if quorum else NoLeader("no leader")
+    async with cost.bounded():
+        observed = await kubernetes.observe(*(FakeMember(status(n), answer) for n in range(3)))
+        applied, _ = replicas_and_start(plan(resource, observed))
+    assert (len(observed.instances), applied) == (MAX_SIZE, 3 if quorum else MAX_SIZE)
+
+
+async def test_of_pods_and_volumes_beyond_any_size_the_lowest_are_observed() -> None:
+    """The operator deletes these, and then observes the next ones."""
+    kubernetes = three_pods(cluster())
+    for number in range(3, 1_000):
+        kubernetes.pod(number, address="")
+        kubernetes.volume(number, exists=False)
+    async with cost.bounded():
+        observed = await kubernetes.observe(*(FakeMember(status(n), listed(0, 1, 2)) for n in range(3)))
+    assert [each.number for each in observed.instances] == [*range(MAX_SIZE + MAX_SURPLUS)]
+    assert (len(observed.stray_pods), len(observed.job_pods)) == (0, 0)
+
+
+async def test_recorded_member_beyond_any_size_is_not_expanded() -> None:
+    resource = cluster(recorded=(0, 1, 2, 5_000))
+    kubernetes = Kubernetes(resource)
+    async with cost.bounded():
+        observed = await kubernetes.observe()
+        applied, _ = replicas_and_start(plan(resource, observed))
+    assert (len(observed.instances), applied) == (3, 3)
 
 
 STRAYS = (

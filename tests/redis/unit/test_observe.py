@@ -9,6 +9,7 @@ import pytest
 
 from operators.redis import zones
 from operators.redis.api.resource import API, RedisCluster
+from operators.redis.api.spec import MAX_REPLICAS
 from operators.redis.client.errors import Denied, Loading, RedisError, Unreachable
 from operators.redis.client.server import Access, Endpoint, Server
 from operators.redis.objects import names
@@ -19,9 +20,11 @@ from operators.redis.slots.placement import Location
 from operators.redis.state.observed import Observed
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
-from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, Kind, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Kind, Obj
+from tests.harness import cost
 from tests.harness.api_server.server import ApiServer
 from tests.redis.unit.world import UID, At, cluster, formed, node_id, plan, replica
+from tests.redis.unit.world import seen as world
 
 OPTIONS = parse_options("redis-operator", "redis", [], {})
 
@@ -148,6 +151,21 @@ async def test_observation_of_a_healthy_cluster() -> None:
     ]
     assert [server.calls for server in servers.values()] == [["pipe", "closed"]] * 3, "one pipeline for each node"
     assert seen.instances[0].location == Location("host", "zone-1")
+
+
+@pytest.mark.parametrize("replicas", [5_000, 2**31 - 1])
+async def test_replicas_that_no_spec_permits_are_not_expanded(replicas: int) -> None:
+    """Someone scaled the StatefulSet: the operator of all tenants must survive what it then observes, and undo it."""
+    kubernetes = three()
+    made = world(kubernetes.resource, *formed()[:3], replicas=replicas, scaled_by_hand=True).stateful_set
+    assert made is not None
+    metadata = made["metadata"] | kubernetes._object(STATEFUL_SET, "demo", "s-1")["metadata"]
+    kubernetes.cache.put(STATEFUL_SET, made | {"metadata": metadata})
+    kubernetes.volume(MAX_REPLICAS)
+    kubernetes.volume(9_999_999)
+    async with cost.bounded():
+        seen = await kubernetes.observe(**reachable_nodes(*(node_id(n) for n in range(3))))
+    assert [each.number for each in seen.instances] == [*range(MAX_REPLICAS + 1), 9_999_999]
 
 
 STRAYS = (

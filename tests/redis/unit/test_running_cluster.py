@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from operators.redis.api.spec import MAX_REPLICAS
 from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.running_cluster import as_it_runs
 from tests.redis.unit.world import acts, assess, cluster, formed, plan, seen
@@ -21,6 +22,7 @@ P0, P1, P2, R0, R1, R2 = formed()
         ({"replicas": 6, "replicasPerMaster": 0}, 6, 6, 3),
         ({"replicas": 4}, 6, 6, 3),  # an invalid size
         ({"replicas": 6}, 7, 7, 3),  # a pod that was to be removed
+        ({"replicas": 6}, 2**31 - 1, MAX_REPLICAS, 3),  # scaled by hand
         ({"replicas": 6}, 0, 6, 3),  # scaled by hand: nodes that are recorded are not removed
     ],
 )

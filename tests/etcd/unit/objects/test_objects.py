@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from operators.etcd.api.spec import MAX_SIZE
 from operators.etcd.objects import disruption_budget, names
 from operators.etcd.objects import stateful_set as builder
 from operators.etcd.state import observed
@@ -24,7 +25,7 @@ def stateful_set(existing: Obj | None = None, **spec: Any) -> Obj:
 @pytest.mark.parametrize("tls", [{}, {"tls": {"mode": "self"}}])
 def test_ordinal_is_parsed_from_the_member_name_and_the_peer_url(tls: Obj) -> None:
     resource = cluster(**tls)
-    for number in (0, 2, 10, 123):
+    for number in (0, 2, MAX_SIZE - 1):
         assert names.number_of(resource, names.member_name(resource, number)) == number
         assert names.number_of(resource, names.peer_url(resource, number)) == number
 
@@ -40,6 +41,8 @@ def test_ordinal_is_parsed_from_the_member_name_and_the_peer_url(tls: Obj) -> No
         "demo-1x",
         "demo-x-1",
         "other-1",
+        f"demo-{MAX_SIZE}",
+        f"http://demo-{MAX_SIZE}.demo.default.svc:2380",
         "http://demo-1.demo.default.svc:2379",
         "http://demo-1.demo.other.svc:2380",
         "http://demo-1.demox.default.svc:2380",

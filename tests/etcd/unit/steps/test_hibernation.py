@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.backup import API, SCHEDULED
+from operators.etcd.api.spec import MAX_SIZE
 from operators.etcd.backup.view import BackupView
 from operators.etcd.client.commands import Remove
 from operators.etcd.report.metrics import HAS_LEADER, cluster_states
@@ -20,6 +21,7 @@ from shared.status.verdict import Progress
 from shared.steps.database import HIBERNATION
 from shared.steps.hibernation import WAKES, record
 from tests.etcd.unit.world import DOWN, LEARNER, UID, VOTER, At, acts, cluster, plan, replicas_and_start, seen
+from tests.harness import cost
 
 PODLESS = At(up=False, pod=False)
 """A member without a pod, on its volume."""
@@ -165,6 +167,15 @@ def test_metrics_of_a_stopped_cluster_request_no_server() -> None:
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", "3", '{"size": "x"}', '{"size": null}', '{"size": {}}'])
 def test_record_that_cannot_be_read_is_none(text: str) -> None:
     assert record({"metadata": {"annotations": {HIBERNATION: text}}}) == {}
+
+
+@pytest.mark.parametrize("size", [0, MAX_SIZE + 1, 10**9])
+async def test_recorded_size_that_no_spec_permits_is_ignored(size: int) -> None:
+    """Someone edited the record: the size of the spec applies."""
+    resource = cluster()
+    async with cost.bounded():
+        made = plan(resource, recorded(seen(resource, VOTER, VOTER, VOTER), wakes=True, size=size))
+    assert (acts(made.actions), replicas(made), record_of(made)) == ([], 3, {})
 
 
 def test_members_without_a_record_return() -> None:

@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from operators.etcd.client.commands import MoveLeader, Promote
-from operators.etcd.client.server import Member
+from operators.etcd.client.server import Member, Members
+from operators.etcd.observe import with_members
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Patch, Plan
 from shared.status.verdict import Progress
 from tests.etcd.unit.world import (
     ABSENT,
     AWAITED,
+    CLUSTER_ID,
     DOWN,
     LEARNER,
     VOTER,
@@ -372,15 +374,16 @@ def test_last_voter_is_never_removed() -> None:
     assert acts(made.actions) == ["add a learner at http://demo-0.demo.default.svc:2380"]
 
 
-def test_unknown_member_blocks_every_change() -> None:
+@pytest.mark.parametrize("host", ["guest", "demo-9.demo.default.svc", "demo-99999999.demo.default.svc"])
+def test_unknown_member_blocks_every_change(host: str) -> None:
+    """Nor does its address decide how many pods there are."""
     resource = cluster(1)
     world = seen(resource, VOTER, VOTER, VOTER)
-    foreign = Member(7, "guest", ("http://guest:2380",))
-    world = replace(world, members=(*(world.members or ()), foreign))
-    made = plan(resource, world)
-    assert acts(made.actions) == []
+    foreign = Member(7, "guest", (f"http://{host}:2380",), learner=True)
+    made = plan(resource, with_members(resource, world, Members(CLUSTER_ID, (*(world.members or ()), foreign))))
+    assert (acts(made.actions), replicas_and_start(made)) == ([], (3, "existing"))
     assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "UnknownMember")
-    assert "guest at http://guest:2380" in made.verdict.message
+    assert f"guest at http://{host}:2380" in made.verdict.message
 
 
 def test_volume_of_another_cluster_is_not_changed() -> None:

@@ -11,6 +11,7 @@ from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
+from tests.harness import cost
 from tests.redis.unit import world as redis_world
 from tests.redis.unit.world import (
     ABSENT,
@@ -711,6 +712,16 @@ def test_node_with_slots_comes_back_after_kubectl_scale(by_hand: int) -> None:
     made = plan(resource, seen(resource, *eight, replicas=by_hand, scaled_by_hand=True))
     assert requested_replicas(made) == 8
     assert of(made.actions, "Forget") == []
+
+
+async def test_number_that_no_spec_permits_is_not_counted_down() -> None:
+    """Neither one of `kubectl scale`, nor that of a claim that a user created."""
+    resource, _ = world(*formed())
+    observed = seen(resource, *formed(), replicas=2**31 - 1, scaled_by_hand=True)
+    claim = replace(observed.instances[5], number=9_999_999, name="demo-9999999", pod=None, pod_obj=None, recorded=None)
+    async with cost.bounded():
+        made = plan(resource, replace(observed, instances=(*observed.instances, replace(claim, report=None))))
+    assert requested_replicas(made) == 6
 
 
 def test_replica_comes_back_after_kubectl_scale_until_its_primary_has_another_one() -> None:
