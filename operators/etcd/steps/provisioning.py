@@ -8,7 +8,7 @@ from datetime import timedelta
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names, pod, services, stateful_set
 from operators.etcd.objects.bootstrap import successor
-from operators.etcd.objects.command_line import QUOTA
+from operators.etcd.objects.command_line import QUOTA, number_given
 from operators.etcd.objects.names import COMPONENT, CONTAINER, COPIED, SECRETS
 from operators.etcd.security import certificates
 from operators.etcd.state.observed import Observed
@@ -199,6 +199,4 @@ def quota(seen: Assessment) -> int:
     volumes = [instance.volume for instance in seen.instances if instance.volume and is_bound(instance.volume)]
     if template is None or not any(smaller(capacity(volume), storage.size) for volume in volumes):
         return desired
-    (container,) = template["spec"]["template"]["spec"]["containers"]
-    before = [argument for argument in container["args"] if argument.startswith(QUOTA)]
-    return min([desired, *(int(argument.removeprefix(QUOTA)) for argument in before)])
+    return min(desired, number_given(template["spec"]["template"], QUOTA) or desired)

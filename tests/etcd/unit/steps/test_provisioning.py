@@ -25,6 +25,7 @@ from shared.steps.database import require_valid_certificates
 from tests.etcd.unit.security.secret_fixtures import AUTHORITY, PEER
 from tests.etcd.unit.security.secret_fixtures import ClusterSecrets as Vault
 from tests.etcd.unit.world import ABSENT, NOW, SETTINGS, VOTER, assess, cluster, seen
+from tests.support import extension_cases
 
 HOUR = timedelta(hours=1)
 
@@ -171,9 +172,11 @@ def test_certificate_that_has_ended_blocks_changes_but_not_the_repairs_before_th
 # Volumes.
 
 
-def world(*sizes: str, template: str = "8Gi", has: str | None = None, phase: str = "Bound") -> Observed:
+def world(
+    *sizes: str, template: str = "8Gi", has: str | None = None, phase: str = "Bound", spec: Obj | None = None
+) -> Observed:
     """Return members whose claims request `sizes`; `has` is their capacity, if it differs."""
-    resource = cluster(len(sizes))
+    resource = cluster(len(sizes), **(spec or {}))
     found = seen(resource, *[VOTER] * len(sizes))
     instances = []
     for instance, size in zip(found.instances, sizes, strict=True):
@@ -265,13 +268,14 @@ def test_refused_expansion_is_retried_after_an_hour_or_with_another_size() -> No
     assert grow(found, "8Gi") == PASS, "no expansion is needed for the current size"
 
 
-def test_quota_does_not_rise_before_the_volumes_have_grown() -> None:
-    small, large = cluster(3, storage={"size": "8Gi"}), cluster(3, storage={"size": "20Gi"})
+@pytest.mark.parametrize("spec", [{}, extension_cases.FULL], ids=["plain", "with other containers"])
+def test_quota_does_not_rise_before_the_volumes_have_grown(spec: Obj) -> None:
+    small, large = (cluster(3, storage={"size": size}, **spec) for size in ("8Gi", "20Gi"))
     assert small.spec.quota < large.spec.quota
-    before = world("8Gi", "8Gi", "8Gi")
+    before = world("8Gi", "8Gi", "8Gi", spec=spec)
     assert provisioning.quota(assess(large, before)) == small.spec.quota
-    assert provisioning.quota(assess(large, world("20Gi", "20Gi", "20Gi", has="8Gi"))) == small.spec.quota
-    assert provisioning.quota(assess(large, world("20Gi", "20Gi", "20Gi"))) == large.spec.quota
+    assert provisioning.quota(assess(large, world("20Gi", "20Gi", "20Gi", has="8Gi", spec=spec))) == small.spec.quota
+    assert provisioning.quota(assess(large, world("20Gi", "20Gi", "20Gi", spec=spec))) == large.spec.quota
     assert provisioning.quota(assess(small, before)) == small.spec.quota
     assert provisioning.quota(assess(large, Observed())) == large.spec.quota
 
