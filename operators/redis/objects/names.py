@@ -42,6 +42,9 @@ LAST_RUN = "redis.middleware.hc.cn/last-run"
 READ_ONCE = "redis.middleware.hc.cn/read-once"
 """Annotation of pods: digest of the settings that a server reads only when it starts; a change restarts the pods."""
 
+APPLIED_CONFIG = "redis.middleware.hc.cn/applied-config"
+"""Annotation of the StatefulSet: proof of the content of the ConfigMap, and its persistence (`config_map.proof`)."""
+
 NODE_ID, PRIMARY, COPY_OF, HOST, VERSION, NODES, CLAIM_UID = (
     f"redis.middleware.hc.cn/{key}"
     for key in ("node-id", "primary", "copy-of", "host", "version", "nodes", "claim-uid")

@@ -64,11 +64,9 @@ def live_settings(seen: Assessment) -> Mapping[str, str]:
 
 def _kept(seen: Assessment) -> redis_conf.Kept:
     """Return the directives whose desired value must not be used yet: refused ones, and those of persistence."""
-    kept = dict(redis_conf.kept_values(seen.resource, seen.config_map))
-    if keeps_persistence(seen):
-        present = redis_conf.present(seen.config_map)
-        kept |= {name: present.get(name, []) for name in redis_conf.PERSISTENCE}
-    return kept
+    kept, stays = redis_conf.kept_values(seen.resource, _proven(seen)), keeps_persistence(seen)
+    applied = config_map.persistence(seen.config_map, seen.stateful_set)
+    return {**kept, **{name: applied.get(name, []) for name in redis_conf.PERSISTENCE if stays or name in kept}}
 
 
 def keeps_persistence(seen: Assessment) -> bool:
@@ -79,7 +77,7 @@ def keeps_persistence(seen: Assessment) -> bool:
     resumes as the node that it was, and needs its data.
     """
     text = template_text(seen)
-    if seen.config_map is None or not starts_waiting(seen.resource, text):
+    if not starts_waiting(seen.resource, text):
         return False
     is_ready = is_started_afresh if starts_afresh(seen.resource, text) else is_started_waiting
     return any(each.pod_obj is not None and not is_ready(each.pod_obj) for each in seen.instances)
@@ -99,13 +97,13 @@ def config_digest(seen: Assessment) -> str:
     return config_marks(seen)[0]
 
 
-def config_marks(seen: Assessment) -> tuple[str, str]:
-    """Return the digest of the settings that need a restart, and the marker of the runtime settings.
+def config_marks(seen: Assessment) -> tuple[str, str, str]:
+    """Return the digest of the settings that need a restart, the marker of the runtime settings, and the file's proof.
 
-    The latter are those that new servers read from the file and that running ones have applied.
+    The runtime settings are those that new servers read from the file and that running ones have applied.
     """
-    annotations = _configuration(seen)[1]
-    return annotations[READ_ONCE], annotations[CONFIG_MARK]
+    content, annotations = _configuration(seen)
+    return annotations[READ_ONCE], annotations[CONFIG_MARK], config_map.proof(content)
 
 
 def ensure_config_map(seen: Assessment) -> Step:
@@ -124,14 +122,16 @@ def _configuration(seen: Assessment) -> tuple[Mapping[str, str], Mapping[str, st
     """
     resource = seen.resource
     text, before = template_text(seen), seen.config_map
-    unaccepted = _unaccepted(seen)
+    unaccepted, proven = _unaccepted(seen), _proven(seen)
     refused = refused_by_servers(seen) if unaccepted else {}
-    if before is not None and READ_ONCE in _annotations(before) and unaccepted - refused.keys():
-        return before["data"], {
-            name: value for name, value in _annotations(before).items() if name in _CONFIG_ANNOTATIONS
+    if proven is not None and READ_ONCE in _annotations(proven) and unaccepted - refused.keys():
+        return proven["data"], {
+            name: value for name, value in _annotations(proven).items() if name in _CONFIG_ANNOTATIONS
         }
-    present = redis_conf.present(before) if refused else {}
+    present = redis_conf.present(proven)
     kept = {**_kept(seen), **{name: present.get(name, []) for name in refused}}
+    applied = config_map.persistence(before, seen.stateful_set)
+    kept |= {name: lines for name, lines in applied.items() if name in unaccepted}
     content = {CONFIG_KEY: redis_conf.render(resource, text, kept)} | ({TEMPLATE_KEY: text} if text else {})
     mark = configured(redis_conf.live(resource, text, kept))  # of this file: new servers lack what is refused
     unread, times = _unread(seen), _recorded_times(seen)
@@ -139,6 +139,10 @@ def _configuration(seen: Assessment) -> tuple[Mapping[str, str], Mapping[str, st
     annotations = {CONFIG_MARK: mark, READ_ONCE: digest}
     times = redis_conf.withdrawn(resource, text, before, kept, unread=unread, times=times)
     return content, annotations | ({WITHDRAWN: str(times)} if times else {})
+
+
+def _proven(seen: Assessment) -> Obj | None:
+    return config_map.proven(seen.config_map, seen.stateful_set)
 
 
 def _unread(seen: Assessment) -> frozenset[str]:
@@ -170,7 +174,7 @@ def _unaccepted(seen: Assessment) -> set[str]:
     resource = seen.resource
     if not resource.formed:
         return set()
-    present, desired = redis_conf.present(seen.config_map), live_settings(seen)
+    present, desired = redis_conf.present(_proven(seen)), live_settings(seen)
     changed = {
         name: value
         for name, value in desired.items()

@@ -9,8 +9,9 @@ from __future__ import annotations
 from operators.redis.api.node_entries import REPLICA_ROLE
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import names
+from operators.redis.objects.config_map import persistence
 from operators.redis.objects.names import CERTIFICATE_MARK
-from operators.redis.objects.redis_conf import appends, joined, present
+from operators.redis.objects.redis_conf import appends, joined
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import outlives_pods
 from operators.redis.steps.configuration import template_text
@@ -70,4 +71,5 @@ def _refusal(seen: Assessment) -> str:
 
 def _writes_log(seen: Assessment) -> bool:
     """Whether running servers write an append-only file: the file has what they use, not what the spec requests."""
-    return joined(present(seen.config_map).get("appendonly", [["no"]])).lower() == "yes"
+    applied = persistence(seen.config_map, seen.stateful_set)
+    return joined(applied.get("appendonly", [["no"]])).lower() == "yes"

@@ -10,6 +10,7 @@ from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.bus_port import bus_port
 from operators.redis.objects import names, pod, services, stateful_set
 from operators.redis.objects.names import (
+    APPLIED_CONFIG,
     CERTIFICATE_MARK,
     CLUSTER_UID,
     COMPONENT,
@@ -95,14 +96,14 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     own, running = names.owner(seen.resource, seen.settings.operator), permitted(seen)
     runs = running.resource
     image = runs.image_reference(seen.settings.image_repository)
-    digest, mark = config_marks(running)
+    digest, mark, proof = config_marks(running)
     uid = origin(seen.resource, seen)
     marks, text = made_with(seen.secrets) | {CONFIG_MARK: mark}, template_text(running)
     template = pod.pod(runs, own, image, marks, digest, text, uid, bus_port(seen))
     first = replicas_to_stop(seen) if hibernation.stops(seen) else []
     count = 0 if hibernation.stops(seen) and not first else replicas(seen)
     made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set, uid)
-    made["metadata"]["annotations"] |= hibernation.note(seen)
+    made["metadata"]["annotations"] |= {APPLIED_CONFIG: proof} | hibernation.note(seen)
     spec = runs.spec  # for the default exporter of another release, no node restarts
     given = (
         *((pod.EXPORTER_IMAGE,) if spec.exporter_image and not spec.default_exporter else ()),

@@ -201,7 +201,7 @@ class FakeRedis:
         used, self.files[start.disk] = self.files.get(start.disk, file), file
         if used != file and (former := self.disks.pop(start.disk, None)):  # its directory may have been deleted
             if start.settings.get("appendonly") == "yes":  # the log of writes is in another file, and is loaded
-                self.disks[start.disk] = Node(start.name, keys=former.keys)
+                self.disks[start.disk] = Node(start.name, keys=former.keys, logged=former.logged)
             else:
                 self.guard.lost(self, former)
         node = self.disks.setdefault(start.disk, Node(start.name))
@@ -227,6 +227,9 @@ class FakeRedis:
         had = node.keys
         if not process.persistent:
             node.keys = dict(node.saved) if process.saves else {}
+        elif not node.logged:  # with an append-only file, it loads no snapshot (loadDataFromDisk in server.c)
+            node.keys = {}
+        node.logged = process.persistent
         for known in node.known.values():
             known.last_response, known.last_message, known.meets = self.now, self.now, False
         node.known = {known.id: known for known in node.known.values() if not known.in_handshake}

@@ -109,7 +109,10 @@ class Guard:
         self._extend(redis, node, had, _candidates(redis, process))
 
     def unloaded(self, redis: FakeRedis, process: Process, had: Mapping[bytes, Entry]) -> None:
-        """Extend the budget by what a server does not load from its disk: its user has switched persistence off."""
+        """Extend the budget by what a server does not load from its disk, if its user has switched persistence off."""
+        specs = [obj["spec"] for _, obj in redis.objects(API.kind) if obj["metadata"]["name"] == process.cluster]
+        if any((spec.get("config") or {}).get("appendonly") != "no" for spec in specs):
+            self.fail(f"{process.pod} starts without the keys on its disk, though its spec has an append-only file")
         self._extend(redis, process.node, had, _candidates(redis, process))
 
     def takes_over(self, redis: FakeRedis, successor: Process) -> None:

@@ -107,6 +107,7 @@ class Node:
         banned: time until which a forgotten node is not added again, by id.
         keys: data set, of all databases (`database_of`); `saved` is its last snapshot.
         saved_at: replication id and offset of that snapshot; empty without one.
+        logged: whether the disk has an append-only file with the data set.
         history: replication id up to `offset`; `former` is the one before `forked_at`.
         backlog: offset from which on it has the writes for a partial resync: none from before its process started.
         cluster: name of the StatefulSet.
@@ -124,6 +125,7 @@ class Node:
     keys: dict[bytes, Entry] = field(default_factory=dict)
     saved: dict[bytes, Entry] = field(default_factory=dict)
     saved_at: tuple[str, int] = ("", 0)
+    logged: bool = False
     history: str = ""
     offset: int = 0
     former: str = ""

@@ -353,6 +353,7 @@ def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
         if (name.lower(), value) in redis.refused:
             raise Refused(f"ERR CONFIG SET failed (possibly related to argument '{name}') - not on this machine")
         process.settings[name.lower()] = value
+        process.node.logged = process.persistent
         if name.lower() == "requirepass":
             process.passwords = {digest(value)} if value else set()
     redis.settle(f"the operator sets {', '.join(pairs[::2])} at {process.pod}")

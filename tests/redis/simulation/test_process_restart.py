@@ -6,12 +6,12 @@ import pytest
 
 from operators.redis.objects import pod
 from shared.kubernetes.kinds import CONFIG_MAP, POD, Obj
-from tests.harness.scenario import ScenarioStep, edit, later, operator_down, unobserved
+from tests.harness.scenario import ScenarioStep, delete, edit, later, operator_down, unobserved
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.client import Entry
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.guard import values
-from tests.support.redis.scenarios import REDIS, all_pods_deleted, cluster, in_memory
+from tests.support.redis.scenarios import NAME, REDIS, all_pods_deleted, cluster, failing, faults_end, in_memory
 
 VOLATILE: Obj = {"config": {"appendonly": "no", "save": ""}}
 
@@ -150,10 +150,17 @@ async def test_edit_of_the_config_map_by_hand_restarts_no_pod() -> None:
 ON_DELETE: Obj = {"pod": [{"updateStrategy": {"type": "OnDelete"}}]}
 
 
-async def test_persistence_is_not_switched_off_before_the_pods_start_as_new_nodes() -> None:
+SWITCHED_OFF = edit(CONFIG_MAP, {"data": {"redis.conf": "appendonly no\n"}}, f"{NAME}-config")
+BY_HAND = [(), (delete(CONFIG_MAP, f"{NAME}-config"),), (SWITCHED_OFF,)]
+
+
+@pytest.mark.parametrize("by_hand", BY_HAND, ids=["", "file deleted", "file edited"])
+async def test_persistence_is_not_switched_off_before_the_pods_start_as_new_nodes(
+    by_hand: tuple[ScenarioStep, ...],
+) -> None:
     """The pods stay (OnDelete): a container that restarts resumes as the node that it was, and so needs its data."""
     run, before = ScenarioRun(World(REDIS)), dict[bytes, Entry]()
-    await run.run_steps((cluster(6, **ON_DELETE), cluster(6, **ON_DELETE, **VOLATILE)))
+    await run.run_steps((cluster(6, **ON_DELETE), cluster(6, **ON_DELETE, **VOLATILE), *by_hand))
     redis = run.world.database
     assert isinstance(redis, FakeRedis)
     assert {process.config("appendonly") for process in redis.running} == {"yes"}
@@ -172,3 +179,18 @@ async def test_persistence_is_switched_off_once_all_pods_are_replaced() -> None:
     assert {file.startswith("nodes-") for file in redis.files.values()} == {True}
     [found] = run.stage.find(CONFIG_MAP)
     assert "\nappendonly no\n" in next(iter(found["data"].values()))
+
+
+async def test_nodes_have_their_data_although_the_file_was_edited_while_no_pod_ran() -> None:
+    """A server that starts with another persistence ignores its files, and its replicas would copy an empty data set.
+
+    The guard judges every key.
+    """
+    run = ScenarioRun(World(REDIS))
+    await run.run_steps((cluster(6), *(failing(number) for number in range(6)), *all_pods_deleted(6)))
+    await run.run_steps((SWITCHED_OFF, faults_end(), later(60)))
+    redis = run.world.database
+    assert isinstance(redis, FakeRedis)
+    assert redis.state()[0]["healthy"]
+    assert redis.guard.records
+    redis.guard.require_resolved(redis)

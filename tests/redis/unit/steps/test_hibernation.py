@@ -253,6 +253,20 @@ def test_nodes_start_with_the_persistence_with_which_they_stopped(wakes: bool) -
     assert Planner._view(resource, found, SETTINGS, NOW).resource.spec.config["appendonly"] == "no", "without a record"
 
 
+@pytest.mark.parametrize("text", [None, 'appendonly no\nsave ""\n'], ids=["deleted", "edited"])
+@pytest.mark.parametrize("stopped", [{}, {"appendonly": "no"}], ids=["log", "snapshots"])
+def test_persistence_of_stopped_nodes_stays_although_the_file_is_changed_by_hand(
+    stopped: dict[str, str], text: str | None
+) -> None:
+    """Servers that start with another one ignore the files on their volumes."""
+    former, resource = cluster(*ASLEEP, hibernate=True, config=stopped), cluster(*ASLEEP, hibernate=True)
+    found = recorded(seen(former, *ASLEEP, replicas=0))
+    made = {each.obj["kind"]: each.obj for each in of(plan(former, found).actions, "Apply")}
+    found = replace(found, stateful_set=made["StatefulSet"], config_map=text and _file(text))
+    (file,) = (each.obj for each in of(plan(resource, found).actions, "Apply") if each.obj["kind"] == "ConfigMap")
+    assert file["data"] == made["ConfigMap"]["data"]
+
+
 def test_unchanged_persistence_changes_no_object() -> None:
     resource = cluster(*ASLEEP, hibernate=True)
     found = replace(seen(resource, *ASLEEP, replicas=0), config_map=_file(redis_conf.render(resource)))

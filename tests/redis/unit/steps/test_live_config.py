@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -355,6 +356,74 @@ def test_edit_by_hand_that_a_server_may_have_read_is_undone_by_a_restart() -> No
     assert digest_after_edit(*unread[:5], "allkeys-lru") != unedited
     starting = (*formed()[:5], replace(formed()[5], up=False))
     assert digest_after_edit(*unread, at=starting) != unedited
+
+
+# The ConfigMap counts only as the operator applied it last.
+
+
+def applied(resource: RedisCluster, found: Observed, **changed: str | None) -> Observed:
+    """Return the observed state after a pass, with the file that another client changed then, or deleted.
+
+    Args:
+        changed: values of directives in the file; None for a file that does not exist.
+    """
+    made = {action.obj["kind"]: action.obj for action in of(planned(resource, found).actions, "Apply")}
+    text = str(made["ConfigMap"]["data"][CONFIG_KEY])
+    for name, value in changed.items():
+        text = re.sub(rf"\n{name} .*", "" if value is None else f"\n{name} {value}", text)
+    edited: Obj = {**made["ConfigMap"], "data": {CONFIG_KEY: text}}
+    return replace(found, config_map=None if None in changed.values() else edited, stateful_set=made["StatefulSet"])
+
+
+VOLATILE = {"appendonly": "no", "save": ""}
+BY_HAND = [{"appendonly": None}, {"appendonly": "no"}, {"appendonly": "no", "save": "3600 1"}]
+
+
+@pytest.mark.parametrize("changed", BY_HAND)
+def test_persistence_stays_on_until_the_pods_are_replaced_although_the_file_is_changed_by_hand(
+    changed: dict[str, str | None],
+) -> None:
+    """A container that restarts resumes as the node that it was, and would be an empty primary."""
+    at = [replace(each, old=True) for each in formed()]
+    before = cluster(*at)
+    after = cluster(*at, config=VOLATILE, pod=[{"updateStrategy": {"type": "OnDelete"}}])
+    found = applied(after, observed(after, before, *at), **changed)
+    for _ in range(2):
+        assert "\nappendonly yes\n" in config_map_of(after, found)["data"][CONFIG_KEY]
+        assert attempts(planned(after, found)) == []
+        found = applied(after, found)
+
+
+@pytest.mark.parametrize("changed", BY_HAND)
+def test_persistence_stays_while_the_spec_has_a_refused_value(changed: dict[str, str | None]) -> None:
+    before, wrong = cluster(*formed()), cluster(*formed(), config={"appendonly": "sometimes", "save": "never"})
+    found = applied(wrong, observed(wrong, before), **changed)
+    assert config_map_of(wrong, found)["data"] == config_map_of(before, Observed())["data"]
+    assert attempts(planned(wrong, found)) == []
+
+
+@pytest.mark.parametrize("changed", BY_HAND)
+def test_file_that_is_changed_by_hand_while_no_server_answers_is_restored(changed: dict[str, str | None]) -> None:
+    """Servers that start with it would ignore their files, and resume as empty primaries."""
+    at = [replace(each, up=False) for each in formed()]
+    resource = cluster(*at)
+    found = observed(resource, resource, *at)
+    restored = config_map_of(resource, applied(resource, found, **changed))
+    assert restored["data"] == config_map_of(resource, found)["data"]
+
+
+def test_persistence_that_servers_have_not_accepted_is_not_in_a_restored_file() -> None:
+    """A server that starts with an append-only file that it does not have ignores its snapshot."""
+    at = [replace(each, up=False) for each in formed()]
+    before, after = cluster(*at, config={"appendonly": "no"}), cluster(*at)
+    found = applied(before, observed(before, before, *at), appendonly=None)
+    assert "\nappendonly no\n" in config_map_of(after, found)["data"][CONFIG_KEY]
+
+
+def test_settings_of_a_file_that_is_changed_by_hand_are_not_sent_while_paused() -> None:
+    resource = cluster(*formed())
+    found = applied(resource, observed(resource, resource), appendonly="no")
+    assert attempts(planned(cluster(*formed(), pause=True), found)) == []
 
 
 def test_restarts_are_counted_although_the_config_map_was_deleted() -> None:
