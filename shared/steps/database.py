@@ -69,6 +69,9 @@ class Stored(Served, Protocol):
     @property
     def instances(self) -> tuple[Instance, ...]: ...
 
+    @property
+    def hibernation(self) -> Mapping[str, int]: ...
+
 
 class Storage(Protocol):
     """The volumes that a spec requests."""

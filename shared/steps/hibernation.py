@@ -2,6 +2,8 @@
 
 The StatefulSet records it in the write that changes its replicas, with the size at which the pods stop. So neither a
 crash nor a lost status makes it look like an outage, and no absent instance like one that a scale-down removed.
+The record counts only if `managedFields` shows that the operator wrote it. A person, or a tool that restores a former
+StatefulSet, would otherwise stop or scale a healthy database.
 
 1. Nothing else is in progress. `Hibernating` is reported, and then the record is written.
 2. All pods stop, those that could take over from others first. Nothing is repaired.
@@ -14,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
-from shared.api.spec import SpecModel
+from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.encoding import canonical, decode
 from shared.kubernetes.kinds import Obj
@@ -39,22 +41,16 @@ def record(stateful_set: Obj | None) -> dict[str, int]:
 
 
 def hold(seen: Any) -> Any:
-    """Return the view with the size at which the pods stopped, until all servers are back."""
-    size = {name: value for name, value in record(seen.stateful_set).items() if name != WAKES}
-    is_permitted = all(_permits(seen.resource.spec, name, value) for name, value in size.items())
-    return replace(seen, resource=seen.resource.changed_to(size)) if size and is_permitted else seen
-
-
-def _permits(spec: SpecModel, name: str, value: int) -> bool:
-    """Return whether a field may have this value: a record that was edited by hand may have any."""
-    field = type(spec).model_fields.get(name)
-    bounds = field.metadata if field is not None else ()
-    return bool(bounds) and all(getattr(each, "ge", value) <= value <= getattr(each, "le", value) for each in bounds)
+    """Return the view with the record, and with the size at which the pods stopped, until all servers are back."""
+    made, path = seen.stateful_set, ("metadata", "annotations", HIBERNATION)
+    found = record(made) if made and managed_fields.is_applied(made, *path) else {}
+    size = {name: value for name, value in found.items() if name != WAKES}
+    return replace(seen, hibernation=found, resource=seen.resource.changed_to(size)) if size else seen
 
 
 def is_stopped(seen: Stored) -> bool:
     """Return whether the pods are stopped, or being stopped, on purpose."""
-    return record(seen.stateful_set).get(WAKES) == 0
+    return seen.hibernation.get(WAKES) == 0
 
 
 def stops(seen: Stored) -> bool:
@@ -64,8 +60,8 @@ def stops(seen: Stored) -> bool:
 
 def note(seen: Stored) -> dict[str, str]:
     """Return the annotation of the StatefulSet that is applied now."""
-    found = record(seen.stateful_set)
-    return {HIBERNATION: canonical(found | {WAKES: int(not stops(seen))}).decode()} if found else {}
+    found = {**seen.hibernation, WAKES: int(not stops(seen))}
+    return {HIBERNATION: canonical(found).decode()} if seen.hibernation else {}
 
 
 def keep_stopped(seen: Stored) -> Step:
@@ -95,9 +91,9 @@ class Hibernation(Generic[SeenStored]):
         """Return what begins or ends a hibernation, and the verdict to report instead of that of all chains."""
         if is_stopped(seen):
             return Outcome(), provided if provided.stops else verdict
-        if not record(seen.stateful_set):
+        if not seen.hibernation:
             return self._begin(seen, verdict) if seen.resource.spec.hibernate else (Outcome(), verdict)
-        ends = self._noted(seen, "") if is_back(seen) and not provided.stops else PASS
+        ends = self.apply(replace(seen, hibernation={})) if is_back(seen) and not provided.stops else PASS
         if verdict.progress in (Progress.PROGRESSING, Progress.WAITING, Progress.DONE):
             message = f"The pods return from hibernation. {verdict.message}".strip()
             verdict = Verdict(Progress.PROGRESSING, WAKING_UP, message, verdict.warning)
@@ -110,16 +106,10 @@ class Hibernation(Generic[SeenStored]):
         if why := self.why_running(seen):
             return Outcome(), Verdict(Progress.PROGRESSING, HIBERNATING, f"spec.hibernate waits: {why}", warning=True)
         size = {name: getattr(seen.resource.spec, name) for name in self.size}
-        noted = self._noted(seen, canonical(size | {WAKES: 0}).decode())
+        noted = self.apply(replace(seen, hibernation=size | {WAKES: 0}))
         message = f"Nothing else is in progress: stopping all pods; {_KEPT}."
         step = announced(seen.resource.obj, Step.wait(HIBERNATING, message, *noted.actions))
         return Outcome(step.actions, requeue=step.requeue), Verdict(step.progress, step.reason, step.message)
-
-    def _noted(self, seen: Any, text: str) -> Step:
-        """Return the write of the StatefulSet with another record."""
-        metadata = seen.stateful_set["metadata"]
-        metadata = metadata | {"annotations": {**(metadata.get("annotations") or {}), HIBERNATION: text}}
-        return self.apply(replace(seen, stateful_set=seen.stateful_set | {"metadata": metadata}))
 
     @staticmethod
     def judged(seen: Any, health: Health | None) -> Health | None:

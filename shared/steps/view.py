@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Generic, Self, TypeVar
 
@@ -24,11 +25,13 @@ class View(Generic[Resource, Settings]):
         resource: the resource with its spec and status.
         settings: options of the operator.
         now: time of the reconcile.
+        hibernation: record of the hibernation; empty if there is none (`shared.steps.hibernation`).
     """
 
     resource: Resource
     settings: Settings
     now: datetime
+    hibernation: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, resource: Resource, observed: Any, settings: Settings, now: datetime) -> Self:

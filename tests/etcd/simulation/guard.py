@@ -15,6 +15,7 @@ from shared.steps.connection import USERNAME_KEY
 from tests.etcd.simulation.raft import ROOT, Cluster, Disk, MemberRecord, can_win_election, quorum, record_of
 from tests.harness.api_server.requests import TargetedRequest, value_at
 from tests.harness.scenario import Unsafe
+from tests.support.hibernating import is_requested
 
 if TYPE_CHECKING:
     from tests.etcd.simulation.command_line import Command
@@ -169,7 +170,7 @@ class Guard:
         for cluster in etcd.clusters.values():
             if cluster.former or self._consents(etcd, cluster):
                 continue
-            if replicas == 0 and self._hibernates(etcd, name):
+            if replicas == 0 and is_requested(etcd.objects(API.kind), name):
                 continue
             for process in etcd.members_of(cluster):
                 stem, _, number = process.pod.rpartition("-")
@@ -177,15 +178,10 @@ class Guard:
                 if stem == name and int(number) >= replicas and record is not None:
                     self.fail(f"{action}: {process.pod} is still a member")
 
-    def _hibernates(self, etcd: FakeEtcd, name: str) -> bool:
-        """Whether the user requests that the pods of a cluster stop."""
-        found = (obj for _, obj in etcd.objects(API.kind) if obj["metadata"]["name"] == name)
-        return any(obj["spec"].get("hibernate") for obj in found)
-
     def may_begin_to_hibernate(self, etcd: FakeEtcd, name: str, size: int) -> None:
         """Require that all pods stop only if the user requests it, while every member is a voter that keeps up."""
         action = f"the operator stops the pods of {name}"
-        if not self._hibernates(etcd, name):
+        if not is_requested(etcd.objects(API.kind), name):
             self.fail(f"{action}, which the user does not request")
         for cluster in etcd.clusters.values():
             if cluster.former or not any(_is_of(process, name) for process in etcd.members_of(cluster)):

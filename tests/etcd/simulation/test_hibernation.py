@@ -127,10 +127,11 @@ async def test_lost_member_is_replaced_before_a_hibernation() -> None:
     [
         delete(STATEFUL_SET, NAME),
         edit(STATEFUL_SET, {"metadata": {"annotations": {HIBERNATION: None}}}, NAME),
+        edit(STATEFUL_SET, {"metadata": {"annotations": {HIBERNATION: '{"size":1,"wakes":1}'}}}, NAME),
         edit(STATEFUL_SET, {"spec": {"replicas": 3}}, NAME),
         edit(STATEFUL_SET, {"spec": {"replicas": 1}}, NAME),
     ],
-    ids=["StatefulSet deleted", "record removed", "scaled by hand", "scaled to fewer by hand"],
+    ids=["StatefulSet deleted", "record removed", "record edited", "scaled by hand", "scaled to fewer by hand"],
 )
 async def test_hibernation_that_another_client_interrupts_continues(step: ScenarioStep) -> None:
     run = await begun_once(ETCD, PLAIN)

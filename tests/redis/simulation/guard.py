@@ -22,6 +22,7 @@ from tests.redis.simulation.election import REPLICATION_PING_SECONDS, has_majori
 from tests.redis.simulation.ledger import Branch, Record, State, alive
 from tests.redis.simulation.node import ALL, Node, slot_of
 from tests.redis.simulation.process import BOOT, Process
+from tests.support.hibernating import is_requested
 
 if TYPE_CHECKING:
     from tests.redis.simulation.database import FakeRedis
@@ -640,7 +641,7 @@ class Guard:
             )
             if owned and (hands_over or process.disk == process.uid):
                 self.fail(f"{action}, a primary that owns {owned.bit_count()} slots and serves")
-            if self._hibernates(redis, process.cluster):  # it stops before its primary does
+            if is_requested(redis.objects(API.kind), process.cluster):  # it stops before its primary does
                 continue
             primary = redis.node(process.node.me.primary)
             if owners.get(process.node.me.primary) and (primary is None or redis.process_of(primary) is None):
@@ -648,7 +649,7 @@ class Guard:
 
     def may_shrink(self, redis: FakeRedis, name: str, replicas: int, action: str) -> None:
         """Check that pods are deleted only after their slots and only copies moved, unless the user stops all pods."""
-        if replicas == 0 and self._hibernates(redis, name):
+        if replicas == 0 and is_requested(redis.objects(API.kind), name):
             self.may_hibernate(redis, name, action)
             return
         owners = redis.owners(name)
@@ -661,15 +662,10 @@ class Guard:
             if missing := self.only_copies(redis, process.node):
                 self.fail(f"{action}: {process.pod} has the only copy of {_keys(missing)}")
 
-    def _hibernates(self, redis: FakeRedis, name: str) -> bool:
-        """Whether the user requests that the pods of a cluster stop."""
-        found = (obj for _, obj in redis.objects(API.kind) if obj["metadata"]["name"] == name)
-        return any(obj["spec"].get("hibernate") for obj in found)
-
     def may_begin_to_hibernate(self, redis: FakeRedis, name: str, size: int) -> None:
         """Check that every node runs in sync, and that the user requests the hibernation."""
         action = f"the operator stops the pods of {name}"
-        if not self._hibernates(redis, name):
+        if not is_requested(redis.objects(API.kind), name):
             self.fail(f"{action}, which the user does not request")
         servers = [process for process in redis.running if process.cluster == name]
         if len(servers) != size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +12,7 @@ from shared.kubernetes import accessors
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.status.verdict import Verdict
 from shared.steps.database import HIBERNATION
-from shared.steps.hibernation import Hibernation
+from shared.steps.hibernation import WAKES, Hibernation
 from tests.harness.scenario import Scenario, ScenarioStep, Unsafe, delete, edit, later, limit_turns
 from tests.harness.scenario_runner import ScenarioRun
 from tests.redis.simulation.moving_slots import redis_of
@@ -43,9 +44,19 @@ def reason(run: ScenarioRun, name: str = "Ready") -> str:
     return str(accessors.condition(mine(run), name).get("reason"))
 
 
+def forged(**size: int) -> ScenarioStep:
+    """Let a backup tool, or a person, write a record of a former hibernation."""
+    return edit(STATEFUL_SET, {"metadata": {"annotations": {HIBERNATION: json.dumps(size | {WAKES: 1})}}}, NAME)
+
+
 def roles(run: ScenarioRun) -> Roles:
     """Return the id, the slots and the primary of each running node."""
     return {each.pod: (each.node.id, each.node.me.slots, each.node.me.primary) for each in redis_of(run.world).running}
+
+
+def claims(run: ScenarioRun) -> set[str]:
+    """Return the UIDs of the volume claims."""
+    return {claim["metadata"]["uid"] for claim in run.stage.find(PERSISTENT_VOLUME_CLAIM)}
 
 
 async def carry_out(run: ScenarioRun, *steps: ScenarioStep) -> None:
@@ -159,10 +170,11 @@ async def test_loss_that_waits_for_a_decision_delays_a_hibernation() -> None:
     [
         delete(STATEFUL_SET, NAME),
         edit(STATEFUL_SET, {"metadata": {"annotations": {HIBERNATION: None}}}, NAME),
+        forged(replicas=3, replicas_per_master=0),
         edit(STATEFUL_SET, {"spec": {"replicas": 6}}, NAME),
         edit(STATEFUL_SET, {"spec": {"replicas": 2}}, NAME),
     ],
-    ids=["StatefulSet deleted", "record removed", "scaled by hand", "scaled to fewer by hand"],
+    ids=["StatefulSet deleted", "record removed", "record edited", "scaled by hand", "scaled to fewer by hand"],
 )
 async def test_hibernation_that_another_client_interrupts_continues(step: ScenarioStep) -> None:
     run = await begun_once(REDIS, PLAIN)
@@ -171,6 +183,13 @@ async def test_hibernation_that_another_client_interrupts_continues(step: Scenar
     await carry_out(run, PLAIN)
     assert reason(run) == "Ready"
     require_all_keys(run)
+
+
+async def test_record_of_another_client_neither_scales_a_cluster_nor_deletes_a_volume() -> None:
+    run = await begun_once(REDIS, cluster(8))
+    before = claims(run)
+    await carry_out(run, forged(replicas=6, replicas_per_master=1), later(60))
+    assert (reason(run), claims(run)) == ("Ready", before)
 
 
 @pytest.mark.nightly

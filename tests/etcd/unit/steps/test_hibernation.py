@@ -22,6 +22,7 @@ from shared.steps.database import HIBERNATION
 from shared.steps.hibernation import WAKES, record
 from tests.etcd.unit.world import DOWN, LEARNER, UID, VOTER, At, acts, cluster, plan, replicas_and_start, seen
 from tests.harness import cost
+from tests.support.hibernating import annotated
 
 PODLESS = At(up=False, pod=False)
 """A member without a pod, on its volume."""
@@ -35,9 +36,8 @@ DAILY: Obj = {"schedule": "0 0 * * *", "destination": {"volume": {"claimName": "
 def recorded(found: Observed, *, wakes: bool = False, size: int = 3) -> Observed:
     """Return an observed state whose StatefulSet records a hibernation."""
     assert found.stateful_set is not None
-    metadata, note = found.stateful_set["metadata"], canonical({"size": size, WAKES: int(wakes)}).decode()
-    noted = metadata | {"annotations": metadata["annotations"] | {HIBERNATION: note}}
-    return replace(found, stateful_set=found.stateful_set | {"metadata": noted})
+    note = canonical({"size": size, WAKES: int(wakes)}).decode()
+    return replace(found, stateful_set=annotated(found.stateful_set, note))
 
 
 def hibernating(*at: At, known: bool = True, pods: int = 3, wakes: bool = False, size: int = 3, **spec: Any) -> Plan:
@@ -140,6 +140,22 @@ def test_record_is_removed_once_all_members_are_back_and_then_the_size_applies()
     following = plan(resource, seen(resource, VOTER, VOTER, VOTER))
     assert [type(action) for action in following.actions if isinstance(action, Remove)] == [Remove]
     assert following.verdict.reason == "Scaling"
+
+
+FORGED = ['{"size":3,"wakes":0}', '{"size":1,"wakes":1}', '{"size":-1,"wakes":1}', '{"storage":1,"wakes":1}']
+
+
+@pytest.mark.parametrize("text", FORGED)
+@pytest.mark.parametrize("hibernate", [False, True])
+def test_record_that_the_operator_did_not_write_changes_nothing(text: str, hibernate: bool) -> None:
+    """A backup tool or kubectl restored a former StatefulSet, or a person edited it."""
+    resource = cluster(hibernate=hibernate)
+    found = seen(resource, VOTER, VOTER, VOTER)
+    assert found.stateful_set is not None
+    made = plan(resource, replace(found, stateful_set=annotated(found.stateful_set, text, by="kubectl")))
+    expected = plan(resource, found)
+    assert (made.verdict, acts(made.actions)) == (expected.verdict, acts(expected.actions))
+    assert (replicas(made), record_of(made)) == (3, {})
 
 
 @pytest.mark.parametrize("hibernate", [False, True])

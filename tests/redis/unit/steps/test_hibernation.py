@@ -34,6 +34,7 @@ from tests.redis.unit.world import (
     requested_replicas,
     seen,
 )
+from tests.support.hibernating import annotated
 
 P0, P1, P2, R0, R1, R2 = formed()
 SIZE = {"replicas": 6, "replicas_per_master": 1}
@@ -55,8 +56,7 @@ def recorded(found: Observed, *, wakes: bool = False, size: dict[str, int] | Non
     """Return an observed state whose StatefulSet records a hibernation."""
     assert found.stateful_set is not None
     note = canonical((size or SIZE) | {WAKES: int(wakes)}).decode()
-    metadata = found.stateful_set["metadata"] | {"annotations": {HIBERNATION: note}}
-    return replace(found, stateful_set=found.stateful_set | {"metadata": metadata})
+    return replace(found, stateful_set=annotated(found.stateful_set, note))
 
 
 def hibernating(*at: At, pods: int = 6, wakes: bool = False, size: dict[str, int] | None = None, **spec: Any) -> Plan:
@@ -146,6 +146,29 @@ def test_primaries_stop_once_servers_of_replicas_end_first(seconds: int, replica
         each.pod_obj["spec"]["containers"] = [{"name": "redis", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}]
     made = plan(resource, found)
     assert (applied_replicas(made), acts(made.actions), made.requeue) == (replicas, [], 2.0)
+
+
+FORGED = [
+    '{"replicas":6,"replicas_per_master":1,"wakes":0}',
+    '{"replicas":6,"replicas_per_master":1,"wakes":1}',
+    '{"replicas":4,"replicas_per_master":1,"wakes":1}',
+    '{"replicas":-1,"wakes":1}',
+    '{"storage":1,"wakes":1}',
+]
+
+
+@pytest.mark.parametrize("text", FORGED)
+@pytest.mark.parametrize("hibernate", [False, True])
+def test_record_that_the_operator_did_not_write_changes_nothing(text: str, hibernate: bool) -> None:
+    """A backup tool or kubectl restored a former StatefulSet, or a person edited it."""
+    at = formed(4)
+    resource = cluster(*at, hibernate=hibernate)
+    found = seen(resource, *at)
+    assert found.stateful_set is not None
+    made = plan(resource, replace(found, stateful_set=annotated(found.stateful_set, text, by="kubectl")))
+    expected = plan(resource, found)
+    assert (made.verdict, acts(made.actions)) == (expected.verdict, acts(expected.actions))
+    assert (applied_replicas(made), record_of(made)) == (8, {})
 
 
 def test_stopped_cluster_is_at_rest_and_loses_nothing() -> None:
