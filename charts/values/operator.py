@@ -420,8 +420,10 @@ class OperatorValues(Values):
         description="Namespaces that the operator watches. If set, its permissions are limited to them. Empty: all "
         "namespaces.",
     )
-    resync: Seconds = Field(
-        600, description="Interval of full resyncs, in seconds. A resync recovers events that a watch has missed."
+    resync: Annotated[int, Field(ge=1, le=1200)] = Field(
+        600,
+        description="Interval of full resyncs, in seconds, which recover events that a watch has missed. At most 1200: "
+        "an alert fires after 35 minutes without a reconcile.",
     )
     workers: Annotated[int, Field(ge=1, le=1000)] = Field(
         256, description="Maximum number of resources that are reconciled concurrently, split evenly among the shards."

@@ -140,8 +140,8 @@ def _reconciliation(operator: str, kinds: str) -> tuple[Alert, ...]:
             f'max by (cluster, controller) (platform_cached_objects{{{labels},kind=~"{kinds}"}}) > 0',
             "5m",
             "No reconcile of {{ $labels.controller }} has completed for 30 minutes",
-            "Resources exist, and each of them is due at least every 10 minutes. Check the operator's log for errors; "
-            "if there are none, the leader hangs: save its log and delete its pod.",
+            "Resources exist, and each of them is due at the interval in the chart value resync. Check the "
+            "operator's log for errors; if there are none, the leader hangs: save its log and delete its pod.",
         ),
         alert(
             "PlatformOperatorPanics",

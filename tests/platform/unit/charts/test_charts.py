@@ -98,7 +98,7 @@ def test_crds_can_be_disabled(operator_chart: Path) -> None:
 def test_values_become_flags_of_the_operator(operator_chart: Path) -> None:
     given = {
         "watchNamespaces": ["shop", "search"],
-        "resync": 1_000_000,
+        "resync": 1_200,
         "workers": 4,
         "shards": 3,
         "leaderElection": {"leaseDuration": 60, "renewDeadline": 40, "retryPeriod": 5},
@@ -115,7 +115,7 @@ def test_values_become_flags_of_the_operator(operator_chart: Path) -> None:
     }
     options = options_of(render(operator_chart, given))
     assert options.namespaces == ("search", "shop")
-    assert (options.resync, options.workers, options.shards) == (1_000_000, 4, 3)
+    assert (options.resync, options.workers, options.shards) == (1_200, 4, 3)
     assert (options.leader_elect, options.leader_elect_namespace) == (True, "platform-system")
     assert (options.lease_duration, options.renew_deadline, options.retry_period) == (60, 40, 5)
     assert (options.create_timeout, options.upgrade_timeout) == (60, 2_000_000)

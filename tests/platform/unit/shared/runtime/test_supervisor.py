@@ -25,7 +25,7 @@ TASKS = {
     "operators/etcd/backup/program.py": "awaited until it is stopped",
     "operators/etcd/backup/s3.py": "awaited when the upload ends",
     "operators/etcd/backup/work.py": "awaited for the next block",
-    "operators/memcached/exporter/program.py": "its loops handle any error",
+    "operators/memcached/exporter/program.py": "keep_watching handles any error, _keep_reloaded those of files",
     "operators/redis/migration/key_by_key.py": "awaited by the migration",
 }
 """Modules that start tasks, with what notices their end."""
