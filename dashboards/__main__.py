@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dashboards import grafana
 from dashboards.catalogue import DASHBOARDS, SHIPPED
+from tools.local.environment import forget_clusters
 
 PROJECT = Path(__file__).parents[1]
 
@@ -28,5 +29,11 @@ def _write(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write to the directory in the arguments, or to this project."""
+    forget_clusters()
     write(Path(sys.argv[1]) if len(sys.argv) > 1 else PROJECT)
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ from operators.redis.security.users import Passwords
 from tools.databases.redis_programs import EXPORTER
 from tools.databases.redis_servers import Redis
 from tools.local import binaries, debian
+from tools.local.environment import forget_clusters
 from tools.local.machine import processes
 from tools.local.machine.network import free_ports
 from tools.local.pki import Authority
@@ -166,6 +167,7 @@ RECORDED = {"memcached": memcached, "etcd": etcd, "redis": redis}
 
 def main(names: list[str]) -> None:
     """Record the named programs, or all."""
+    forget_clusters()
     from dashboards.record_operators import operators
 
     programs = {**RECORDED, "operators": operators}

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from dashboards.render.page import View, load, picture
 from dashboards.render.prometheus import Prometheus, QueryFailed
+from tools.local.environment import forget_clusters
 
 GENERATED = Path(__file__).parents[1] / "generated"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Draw all dashboards; print Prometheus's error message if a query fails."""
+    forget_clusters()
     options = _options(arguments)
     options.into.mkdir(parents=True, exist_ok=True)
     chosen = dict(pair.split("=", 1) for pair in options.var)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dashboards.rules.catalogue import RULES
 from dashboards.rules.files import for_chart, plain
+from tools.local.environment import forget_clusters
 
 PROJECT = Path(__file__).parents[2]
 
@@ -22,5 +23,11 @@ def write(project: Path) -> None:
             path.write_text(text)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write to the directory in the arguments, or to this project."""
+    forget_clusters()
     write(Path(sys.argv[1]) if len(sys.argv) > 1 else PROJECT)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,6 +13,7 @@ from pathlib import Path
 from tools.local import binaries, cluster, images, registry, release, targets, teardown
 from tools.local.cluster import Cluster, kubectl
 from tools.local.console import Steps
+from tools.local.environment import given_kubeconfig
 from tools.local.errors import ClusterError
 from tools.local.machine import network, snapshot
 from tools.local.paths import KUBECONFIG, STATE
@@ -296,18 +297,21 @@ def down(options: argparse.Namespace) -> None:
 
 def status(_: argparse.Namespace) -> None:
     """Show the nodes, the pods and the resources of the operators."""
+    is_current = os.environ.get("CLUSTER") == "current"
     record = Record.load()
-    if record and Cluster.running() is None:
+    if record and Cluster.running() is None and not is_current:
         dead = [process for process in record.processes if not process.alive]
         names = ", ".join(f"{process.name} exited (log: {process.log})" for process in dead)
         raise ClusterError(
             f"the local cluster is broken: {names or 'it did not finish starting'}",
             "make up (removes this cluster and starts a new one)",
         )
-    config = _kubeconfig_path()
-    if config is None and not os.environ.get("KUBECONFIG"):
-        raise ClusterError("no cluster of this clone is running, and KUBECONFIG is not set", "make up")
-    print(f"kubeconfig: {config or os.environ['KUBECONFIG']}\n")
+    config = Path(given_kubeconfig()) if is_current else _kubeconfig_path()
+    if config is None:
+        raise ClusterError(
+            "no cluster of this clone is running", "make up, or make status CLUSTER=current for that of KUBECONFIG"
+        )
+    print(f"kubeconfig: {config}\n")
     for resources in ("nodes", "pods --all-namespaces", "platform --all-namespaces"):
         try:
             print(kubectl("get", *resources.split(), "--output=wide", kubeconfig=config))

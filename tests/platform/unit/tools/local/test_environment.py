@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
+import contextlib
 import json
 import os
 import socket
@@ -16,6 +18,7 @@ import pytest
 
 from e2e.bench import resources
 from e2e.scenarios.etcd.cluster import EtcdCluster
+from tools.local import __main__ as local
 from tools.local.environment import given_kubeconfig
 from tools.local.errors import ClusterError
 from tools.local.paths import KUBECONFIG, REPOSITORY
@@ -132,13 +135,33 @@ def test_tools_do_not_connect(trap: Trap, tool: str) -> None:
     assert trap.connections == 0
 
 
-OBEDIENT = {"tools/local/__main__.py", "tools/local/volumes.py"}
-"""Programs that do not forget: CLUSTER=current installs into the user's own cluster, and volumes get an address."""
+@pytest.mark.parametrize("cluster", [None, "auto", "current"])
+def test_status_obeys_the_variable_only_for_the_current_cluster(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cluster: str | None
+) -> None:
+    used: list[object] = []
+    monkeypatch.setenv("KUBECONFIG", "/of/the/user")
+    monkeypatch.delenv("CLUSTER", raising=False)
+    if cluster:
+        monkeypatch.setenv("CLUSTER", cluster)
+    monkeypatch.setattr(local, "KUBECONFIG", tmp_path / "missing")
+    monkeypatch.setattr(local.Cluster, "running", lambda: None)
+    monkeypatch.setattr(local.Record, "load", lambda: None)
+    monkeypatch.setattr(local, "kubectl", lambda *_, kubeconfig: used.append(kubeconfig))
+    refused = contextlib.nullcontext() if cluster == "current" else pytest.raises(ClusterError, match="CLUSTER=current")
+    with refused:
+        local.status(argparse.Namespace())
+    assert set(used) == ({Path("/of/the/user")} if cluster == "current" else set())
+
+
+OBEDIENT = {"dashboards/compose/operators.py", "tools/local/__main__.py", "tools/local/volumes.py"}
+"""Programs that do not forget: CLUSTER=current installs into the user's own cluster, volumes get an address, and a
+container of the dashboards has the standard library only."""
 
 
 def programs() -> list[Path]:
-    """Return the modules of e2e and tools that can be started."""
-    modules = [path for package in ("e2e", "tools") for path in (REPOSITORY / package).rglob("*.py")]
+    """Return the modules of dashboards, e2e and tools that can be started."""
+    modules = [path for package in ("dashboards", "e2e", "tools") for path in (REPOSITORY / package).rglob("*.py")]
     return [each for each in modules if each.name == "__main__.py" or '__name__ == "__main__"' in each.read_text()]
 
 
