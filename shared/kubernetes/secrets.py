@@ -7,7 +7,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
@@ -28,11 +28,42 @@ MAX_KEYS = 1024
 may have 100,000 keys; those that operators write have less than 600."""
 
 
-async def find(kube: Kube, namespace: str, names: Iterable[str]) -> dict[str, Obj | None]:
-    """Return the current Secrets by name; None for one that does not exist."""
+MAX_CONCURRENT_READS = 4
+"""Maximum number of Secrets that are read at once for a resource: each may have 1 MiB."""
+
+MAX_TEXT_CHARACTERS = 16 * 1024
+"""Maximum length of a value in base64 that stays of a Secret of which only some keys are used; a longer one is cut."""
+
+
+async def find(
+    kube: Kube, namespace: str, names: Iterable[str], keys: Mapping[str, Collection[str]] | None = None
+) -> dict[str, Obj | None]:
+    """Return the current Secrets by name; None for one that does not exist.
+
+    Args:
+        names: names of the Secrets.
+        keys: the keys that are used of a Secret, by its name, if a spec can name many of them: other content does not
+            stay in memory.
+    """
+    turn = asyncio.Semaphore(MAX_CONCURRENT_READS)
+
+    async def read(name: str) -> Obj | None:
+        async with turn:
+            secret = await _find(kube, namespace, name)
+            if secret is not None and keys and name in keys:
+                _reduce(secret, keys[name])
+            return secret
+
     unique_names = sorted(set(names))
-    found = await asyncio.gather(*(_find(kube, namespace, name) for name in unique_names))
+    found = await asyncio.gather(*map(read, unique_names))
     return dict(zip(unique_names, found, strict=True))
+
+
+def _reduce(secret: Obj, keys: Collection[str]) -> None:
+    """Remove what is not used from the Secret itself: a reconcile remembers what it has read."""
+    metadata, data = secret["metadata"], secret.get("data") or {}
+    secret["metadata"] = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
+    secret["data"] = {key: data[key][:MAX_TEXT_CHARACTERS] for key in keys if data.get(key)}
 
 
 async def find_own(kube: Kube, namespace: str, name: str, *, is_new: bool = False) -> Obj | None:

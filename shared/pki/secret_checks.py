@@ -90,8 +90,8 @@ def password_of(at: str, name: str, secret: Obj | None, key: str = PASSWORD_KEY)
         UnusableSecret: there is no password, it is too long, or it has control characters.
     """
     (password,) = texts(at, name, secret, key)
-    if (size := len(password.encode())) > MAX_PASSWORD_BYTES:
-        wrong = f"{key} has {size:,} bytes, and at most {MAX_PASSWORD_BYTES:,} are accepted. Choose another."
+    if len(password.encode()) > MAX_PASSWORD_BYTES:  # of a long one, only the beginning may be known
+        wrong = f"{key} has more than {MAX_PASSWORD_BYTES:,} bytes. Choose another."
         raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
     if password != password.strip("\r\n"):
         raise UnusableSecret(

@@ -75,4 +75,5 @@ class User(SpecModel):
         return " ".join(self.rules.split())
 
 
-Users = Annotated[list[User], Field(max_length=32), distinct("name")]
+MAX_USERS = 32
+Users = Annotated[list[User], Field(max_length=MAX_USERS), distinct("name")]

@@ -79,7 +79,7 @@ class Secrets:
 async def read(resource: RedisCluster, kube: Kube) -> Secrets:
     """Read the Secrets and evaluate them."""
     made = made_secrets(resource)
-    found = await find(kube, resource.namespace, names(resource) | made)
+    found = await find(kube, resource.namespace, names(resource) | made, _keys_of_users(resource, made))
     secrets = await evaluate(judge, resource, secret_provenance.usable(resource.obj, made, found))
     return replace(secrets, unproven=secret_provenance.unproven(resource.obj, made, found))
 
@@ -98,10 +98,22 @@ def made_secrets(resource: RedisCluster) -> set[str]:
 
 def names(resource: RedisCluster) -> set[str]:
     """Return the names of the Secrets of a cluster."""
+    return _own_names(resource) | {user.password_secret.name for user in resource.spec.users if user.password_secret}
+
+
+def _own_names(resource: RedisCluster) -> set[str]:
     given = object_names.password_secret(resource)
     found = {object_names.users_secret(resource), *_certificates(resource), *((given,) if given else ())}
-    found |= {user.password_secret.name for user in resource.spec.users if user.password_secret}
     return found | ({object_names.tls_secret(resource)} if resource.spec.tls.mode != "none" else set())
+
+
+def _keys_of_users(resource: RedisCluster, made: set[str]) -> dict[str, set[str]]:
+    """Return the keys with passwords of users, by the names of Secrets that are used for nothing else."""
+    found: dict[str, set[str]] = {}
+    for given in (user.password_secret for user in resource.spec.users):
+        if given is not None and given.name not in _own_names(resource) | made:
+            found.setdefault(given.name, set()).add(given.key or PASSWORD_KEY)
+    return found
 
 
 def provided_versions(resource: RedisCluster, secrets: Secrets) -> dict[str, str | None]:

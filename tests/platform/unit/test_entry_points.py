@@ -15,6 +15,7 @@ import ast
 import asyncio
 import base64
 import contextlib
+import re
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -267,18 +268,30 @@ def test_every_list_is_read_in_pages_of_bounded_cost() -> None:
 # Content that specs name.
 
 
-_NAMES_CONTENT = ("secretName", "SecretName", "credentialsSecret", "configmap")
-_OF_PODS = "spec.extraVolumes[]."
-"""Prefix of fields whose content only the kubelet reads."""
+NO_CONTENT = {
+    "spec.imagePullSecrets[].name": "the kubelet reads it",
+    "spec.extraVolumes[].secret.secretName": "the kubelet reads it",
+    "spec.extraVolumes[].configMap.name": "the kubelet reads it",
+    "spec.users[].passwordSecret.key": "a key in it",
+}
+"""Texts that belong to a Secret or ConfigMap, but name none that an operator reads."""
 
 
 def named_by_specs() -> Iterator[tuple[str, str]]:
-    """Yield kind and path of each field that names a Secret or ConfigMap which an operator reads."""
+    """Yield kind and path of each field that names a Secret or ConfigMap which an operator reads.
+
+    A variable of a container names them in an object of any content, which the kubelet reads.
+    """
     for operator in operators.installed():
         for described in operator.resources:
             schema = crd.to_dict(described)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
             for field in fields(schema["properties"]["spec"], "spec"):
-                if field.path.endswith(_NAMES_CONTENT) and not field.path.startswith(_OF_PODS):
+                is_text = field.schema.get("type") == "string"
+                if (
+                    is_text
+                    and re.search("secret|configmap", field.path, re.IGNORECASE)
+                    and field.path not in NO_CONTENT
+                ):
                     yield described.kind.name, field.path
 
 
@@ -288,6 +301,8 @@ def paths_with(value: str, within: Any, path: str) -> Iterator[str]:
         yield path
     for name, inner in within.items() if isinstance(within, dict) else ():
         yield from paths_with(value, inner, f"{path}.{name}")
+    for inner in within if isinstance(within, list) else ():
+        yield from paths_with(value, inner, f"{path}[]")
 
 
 def test_content_that_any_spec_names_is_attacked() -> None:

@@ -17,9 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import orjson
 import pytest
 
 import operators
+from operators.redis.api.acl_user import MAX_USERS
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Obj
@@ -64,13 +66,18 @@ class Target:
         kind: kind of the resource that names it.
         spec: spec of the resource.
         secrets: valid content of all Secrets, by name.
-        name: the Secret that gets other content.
+        name: the Secret that gets other content; of those that items of a list name, the first.
     """
 
     kind: str
     spec: Obj
     secrets: Mapping[str, Content]
     name: str
+
+    def with_content(self, content: Content) -> Mapping[str, Content]:
+        """Return the Secrets with other content: a list names as many as it may, and all of them get it."""
+        attacked = USERS if self.name in USERS else (self.name,)
+        return {**self.secrets, **dict.fromkeys(attacked, content)}
 
     @property
     def operator(self) -> str:
@@ -97,6 +104,7 @@ class Target:
 SERVED = certificate("*.cache.default.svc", "cache.default.svc", "cache-client.default.svc")
 STORE: Obj = {"s3": {"bucket": "snapshots", "credentialsSecret": "store"}}
 STORED = {"store": {"accessKeyID": b"a", "secretAccessKey": b"b"}}
+USERS = tuple(f"user-{number:02}" for number in range(MAX_USERS))
 WORLDS: tuple[tuple[str, Obj, Mapping[str, Content]], ...] = (
     (
         "Memcached",
@@ -120,10 +128,23 @@ WORLDS: tuple[tuple[str, Obj, Mapping[str, Content]], ...] = (
         {"replicas": 6, "auth": {"secretName": "users"}, "tls": {"mode": "secret", "secretName": "served"}},
         {"users": {"password": b"secret"}, "served": SERVED},
     ),
+    (
+        "RedisCluster",
+        {
+            "replicas": 6,
+            "users": [{"name": f"a-{name}", "rules": "+@read", "passwordSecret": {"name": name}} for name in USERS],
+        },
+        {name: {"password": b"secret"} for name in USERS},
+    ),
 )
 SERVED_KINDS = {kind.resource.kind.name: kind for operator in operators.installed() for kind in operator.kinds}
 KINDS = {operator.name: operator.kinds for operator in operators.installed()}
-TARGETS = [Target(kind, spec, secrets, name) for kind, spec, secrets in WORLDS for name in secrets]
+TARGETS = [
+    Target(kind, spec, secrets, name)
+    for kind, spec, secrets in WORLDS
+    for name in secrets
+    if name not in USERS[1:]  # they get the same content at the same time
+]
 
 
 # Content.
@@ -197,8 +218,8 @@ CERTIFICATES: Mapping[str, Change] = {
     }.items()
 }
 ACCEPTED = {"16 authorities of the issuer's name", "240 authorities", "another value of 1 MiB"}
-FIRST = {"Memcached: users", "RedisCluster: served"}
-"""A Secret with passwords and one with certificates: all content of these for each commit, of the others each night."""
+FIRST = {"Memcached: users", "RedisCluster: served", f"RedisCluster: {USERS[0]}"}
+"""Secrets with passwords and one with certificates: all content of these for each commit, of the others each night."""
 
 CASES = [
     pytest.param(
@@ -212,12 +233,20 @@ CASES = [
 ]
 
 
+class DecodingServer(ApiServer):
+    """An API server whose answers are decoded, as those of a connection are: they share nothing with its objects."""
+
+    async def request(self, request: Request) -> Response:
+        answer = await super().request(request)
+        return answer._replace(body=orjson.loads(orjson.dumps(answer.body)))
+
+
 async def reconciled(
     target: Target, secrets: Mapping[str, Content], config: Mapping[str, str] | None = None
 ) -> Harness:
     """Let the operator reconcile a resource with these Secrets, and a ConfigMap, once, within the limits."""
     options = parse_options(f"{target.operator}-operator", target.operator, ["--agent-image=operator:1"], {})
-    workloads = Workloads(ApiServer([each.resource.kind for each in KINDS[target.operator]]))
+    workloads = Workloads(DecodingServer([each.resource.kind for each in KINDS[target.operator]]))
     harness = Harness(target.served.controller(options), workloads=workloads)
     if "clusterName" in target.spec:
         cluster = SERVED_KINDS["EtcdCluster"].resource.kind
@@ -248,9 +277,15 @@ async def test_valid_secrets_are_accepted(target: Target) -> None:
 @pytest.mark.parametrize(("target", "name"), CASES)
 async def test_hostile_secret_is_refused_in_a_sentence_and_stops_no_other_resource(target: Target, name: str) -> None:
     content = {**ANY, **CERTIFICATES}[name](target)
-    harness = await reconciled(target, {**target.secrets, target.name: content})
+    harness = await reconciled(target, target.with_content(content))
     reason, message = _reason(harness), _ready(harness)["message"]
-    if name in ACCEPTED:
+    if target.name in USERS:  # each has one key, so that others do not count; nothing stops a cluster
+        reported = [each["message"] for each in harness.resource("cache")["status"]["users"]]
+        assert len(reported) == len(USERS)
+        if name not in (*ACCEPTED, "4,000 keys"):
+            assert all(f"Secret {user}: password " in found for user, found in zip(USERS, reported, strict=True))
+        message = max(message, *reported, key=len)
+    elif name in ACCEPTED:
         assert reason not in ("SecretInvalid", "SecretMissing")
     elif target.secrets is not STORED:  # of which the operator reads whether it has the keys: a pod uses their values
         assert reason == "SecretInvalid"

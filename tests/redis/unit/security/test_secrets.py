@@ -9,7 +9,8 @@ import pytest
 from operators.redis.security.secrets import Secrets, judge, names, read
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, Obj
-from shared.kubernetes.secrets import encoded
+from shared.kubernetes.secrets import MAX_TEXT_CHARACTERS, encoded
+from shared.pki.secret_checks import SecretProblem
 from tests.harness.api_server.kinds import NAMESPACE
 from tests.harness.api_server.server import ApiServer
 from tests.redis.unit.security.rotation import GIVEN, OWN, Lab, certificate, issued, wished
@@ -50,6 +51,30 @@ async def test_secrets_are_read_from_the_api_server() -> None:
     chart.create(SECRET, {"apiVersion": "v1"} | secret(GIVEN, {"password": "one"}))
     found = await read(resource, kube)
     assert (found.problem, found.desired) == (None, "one")
+
+
+async def test_only_what_is_used_stays_of_the_secrets_of_users() -> None:
+    server, mine = ApiServer(), {"name": "shared", "key": "mine"}
+    chart = server.actor("kubectl")
+    chart.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+    content = {"password": "one", "mine": "x" * 20_000, "other": "y"}
+    for name in ("shared", GIVEN):
+        chart.create(SECRET, {"apiVersion": "v1"} | secret(name, content))
+    users = [
+        {"name": f"u{at}", "rules": "+@read", "passwordSecret": of}
+        for at, of in enumerate(({"name": "shared"}, mine, {"name": GIVEN}, {"name": "none"}))
+    ]
+    found = await read(wished(**AUTH, users=users), Kube(server, manager="redis-operator"))
+    kept = found.found["shared"]
+    assert kept is not None
+    assert kept["data"] == {key: text[:MAX_TEXT_CHARACTERS] for key, text in encoded(content).items() if key != "other"}
+    whole = found.found[GIVEN]
+    assert whole is not None
+    assert whole["data"] == encoded(content), "the password of user default is there too, and previousPassword"
+    assert (found.of_users["u0"], found.of_users["u2"]) == ("one", "one")
+    problem = found.of_users["u1"]
+    assert isinstance(problem, SecretProblem)
+    assert problem.message == "spec.users u1: Secret shared: mine has more than 4,096 bytes. Choose another."
 
 
 def test_cluster_without_auth_needs_no_password() -> None:
