@@ -22,7 +22,8 @@ class Layout:
     Attributes:
         replicas: number of pods, numbered from 0.
         start: permission of a pod with an empty volume.
-        serves: whether a new pod receives clients at once: not while a member is a learner, which rejects them.
+        serves: whether a new pod receives clients at once: not while a member is a learner, which rejects them, or a
+            recovery keeps a volume, on whose data a pod may belong to the former cluster.
     """
 
     replicas: int
@@ -36,15 +37,16 @@ def layout(resource: EtcdCluster, seen: Observed) -> Layout:
     Every member has a pod, and so has a learner that has not started yet. Without a list, nothing that exists is
     deleted, and no pod may bootstrap or join.
     """
+    kept = any(instance.kept_by for instance in seen.instances)
     if seen.members is not None:
         numbers = [instance.number for instance in seen.instances if instance.member]
         learner = seen.learner
         instance = seen.instance_of(learner) if learner and not learner.name else None
         begins = Closed() if instance is None else Joining(instance.number, seen.members)
-        return Layout(1 + max(numbers, default=-1) or _replicas(seen), begins, serves=learner is None)
+        return Layout(1 + max(numbers, default=-1) or _replicas(seen), begins, serves=learner is None and not kept)
     if seen.stateful_set is not None:
         start = Closed() if begun(resource, seen) else _beginning(resource)
-        return Layout(_replicas(seen), start, serves=_serves(seen.stateful_set))
+        return Layout(_replicas(seen), start, serves=_serves(seen.stateful_set) and not kept)
     if not begun(resource, seen):
         return Layout(1, _beginning(resource))
     holders = (*resource.recorded_members, *(instance for instance in seen.instances if instance.volume))

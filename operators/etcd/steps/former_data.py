@@ -35,10 +35,12 @@ def report_kept_volumes(seen: Assessment) -> Step:
         return PASS
     token = min(kept.values())
     names = ", ".join(name for name, by in kept.items() if by == token)
+    led = ", ".join(each.name for each in seen.instances if each.name in kept and each.status and each.status.leader)
+    again = f"{led} have a leader again: their data may be newer. " if led else ""
     message = (
-        f"{names}: the volumes are kept since recovery {token}, with data of the former cluster that the "
-        "recovery did not use. These members are not replaced before the volumes are released. If you do not need "
-        f"that data, set spec.recovery.release to {token}: it is deleted."
+        f"{names}: the volumes are kept since recovery {token}, with data of the former cluster that the recovery "
+        f"did not use. {again}These members are not replaced before the release. If you do not need that data, "
+        f"set spec.recovery.release to {token}: it is deleted."
     )
     return Step.progressing(FORMER_DATA_KEPT, message, warning=True)
 

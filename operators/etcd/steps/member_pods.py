@@ -6,6 +6,7 @@ from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import Closed
 from operators.etcd.objects.names import CLIENTS, SERVES
+from operators.etcd.state.observed import Instance
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Patch, Step
 
@@ -31,15 +32,18 @@ def close_bootstrap(seen: Assessment) -> Step:
 
 
 def admit_clients(seen: Assessment) -> Step:
-    """Route clients to every voter, and to no learner: the Service selects pods by a label."""
+    """Route clients to every voter, and to no other pod: the Service selects pods by a label.
+
+    A learner rejects clients. A pod without a member may have the data of a cluster that a recovery replaced.
+    """
     return Step.do(
         *(
-            Patch(POD, instance.pod_obj, _label(None if instance.member.learner else CLIENTS))
+            Patch(POD, instance.pod_obj, {"metadata": {"labels": {SERVES: CLIENTS if _votes(instance) else None}}})
             for instance in seen.instances
-            if instance.pod_obj and instance.pod and not instance.pod.leaving and instance.member
+            if seen.members is not None and instance.pod_obj and instance.pod and not instance.pod.leaving
         )
     )
 
 
-def _label(value: str | None) -> Obj:
-    return {"metadata": {"labels": {SERVES: value}}}
+def _votes(instance: Instance) -> bool:
+    return instance.member is not None and not instance.member.learner

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from operators.etcd.api.resource import API
 from operators.etcd.api.versions import MIN_VERSION_BEFORE, Version
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, STATEFUL_SET, Obj
+from operators.etcd.objects.names import SERVES
+from shared.kubernetes.accessors import label
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.steps import hibernation
 from shared.steps.connection import USERNAME_KEY
@@ -102,11 +104,22 @@ class Guard:
         for cluster in etcd.clusters.values():
             if cluster.former or etcd.has_quorum(cluster):
                 self.agreed.pop(cluster.id, None)
+            if cluster.former and etcd.has_quorum(cluster):
+                self.require_unserved(etcd, cluster, action)
             disks = [disk for disk in etcd.disks.values() if disk.cluster == cluster.id]
             for disk in disks:
                 if disk.index < cluster.acknowledged and can_win_election(cluster, disk, disks):
                     missing = cluster.acknowledged - disk.index
                     self.fail(f"{action}: {disk.name} can become leader without {missing} acknowledged writes")
+
+    def require_unserved(self, etcd: FakeEtcd, cluster: Cluster, action: str) -> None:
+        """Require that clients reach no member of a cluster that a recovery replaced: there would be two histories."""
+        served = {pod["metadata"]["uid"] for _, pod in etcd.objects(POD) if label(pod, SERVES)}
+        for process in etcd.members_of(cluster):
+            if process.uid in served:
+                self.fail(
+                    f"{action}: clients reach {process.pod}, and the cluster that a recovery replaced has a quorum"
+                )
 
     def rejected(self, one: str, other: str) -> None:
         """Require that every handshake between members would succeed, also while connections are established."""

@@ -99,3 +99,14 @@ async def test_recovery_waits_for_the_end_of_each_survivor() -> None:
     play.stage.workloads.ignore_stop(lambda pod: pod["metadata"]["name"] == member(3))
     await run(play, (recovery_confirmed(), later(60), later(60)))
     assert ready(play)["reason"] == "FormerDataKept", ready(play)["message"]
+
+
+async def test_former_cluster_that_has_a_quorum_again_gets_no_clients() -> None:
+    """E3: the disks of the majority were only not mounted. The guard refuses members that clients reach."""
+    play = await begun(ETCD, cluster(3), unmounted(0, 1), later(30), later(150), recovery_confirmed(), later(60))
+    await run(play, (later(60), unmounted(0, 1, mounts=True), later(60), later(60)))
+    etcd = play.stage.database
+    assert sorted(cluster.former for cluster in etcd.clusters.values() if etcd.has_quorum(cluster)) == [False, True]
+    found = ready(play)
+    assert found["reason"] == "FormerDataKept", found["message"]
+    assert "have a leader again" in found["message"]
