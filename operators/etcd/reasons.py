@@ -64,7 +64,9 @@ CORRUPTION_UNCLEAR = REASONS.add(
 )
 DATA_IN_THE_WAY = REASONS.add("DataInTheWay", Severity.ACTION, "The volume to restore onto already has other data.")
 DATA_LOST = REASONS.add(
-    "DataLost", Severity.ACTION, "The quorum is permanently lost, and no member has data from which to recover."
+    "DataLost",
+    Severity.ACTION,
+    "The quorum is lost, and no member has data from which to recover: it is lost, or no disk is mounted.",
 )
 DENIED = REASONS.add("Denied", Severity.ACTION, "etcd rejects the credentials of the operator.")
 DISABLING_AUTH = REASONS.add(

@@ -22,6 +22,7 @@ exactly that:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
@@ -231,7 +232,14 @@ def _judge(seen: Assessment, found: QuorumLoss) -> Step:
     resource = seen.resource
     loss_text = f"{_names(found)} of the {len(found.voters)} voters lost their data: the quorum is permanently lost."
     if found.survivor is None and not found.unreachable:
-        return _all_lost(loss_text)
+        if found.found_empty and resource.spec.storage.medium == "Volume":
+            return _found_empty(f"No voter has data: {_names(found)}.", found.found_empty)
+        return Step.blocked(
+            DATA_LOST,
+            f"{loss_text} No other member has any data, so the cluster cannot be recovered. Nothing was changed. "
+            "Delete this resource and create it again: with spec.restore to start from a backup, without it to start "
+            "empty.",
+        )
     if found.unreachable:
         message = (
             f"{loss_text} {_unreachable(seen, found)}: it is unknown which member has the most data. Bring the "
@@ -279,15 +287,17 @@ def _judge_unrecorded(seen: Assessment) -> Step:
     unknown = seen.members is None and not seen.resource.recorded_cluster_id and begun(seen.resource, seen)
     if not unknown or not seen.instances or not all(instance.proves_loss for instance in seen.instances):
         return PASS
-    names = ", ".join(instance.name for instance in seen.instances)
-    return _all_lost(f"Neither status nor a volume records the cluster any more, and the volumes of {names} are empty.")
+    unrecorded = "Neither status nor a volume records the cluster any more."
+    return _found_empty(unrecorded, [instance.name for instance in seen.instances])
 
 
-def _all_lost(loss_text: str) -> Step:
+def _found_empty(loss_text: str, names: Sequence[str]) -> Step:
+    """Report that no member has data, while the disks of these may only not be mounted: nothing may be deleted yet."""
     return Step.blocked(
         DATA_LOST,
-        f"{loss_text} No other member has any data, so the cluster cannot be recovered. Nothing was changed. Delete "
-        "this resource and create it again: with spec.restore to start from a backup, without it to start empty.",
+        f"{loss_text} {', '.join(names)} started with an empty directory: first check that the disk is mounted on its "
+        "node. A member returns with its data then. Nothing was changed. If the disks are empty, start again from a "
+        "backup: create an EtcdCluster with spec.restore.",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
 from tests.harness.outage import status_lost
 from tests.harness.scenario import ScenarioStep, later, operator_down
@@ -60,5 +62,16 @@ async def test_loss_of_all_data_is_reported_although_the_status_was_lost() -> No
     await run(play, operator_down(*everything))
     await run(play, (later(60), later(150), later(60)))
     assert ready(play)["reason"] == "DataLost", ready(play)["message"]
-    assert "the volumes of cache-0, cache-1, cache-2 are empty" in ready(play)["message"]
+    assert "cache-0, cache-1, cache-2 started with an empty directory" in ready(play)["message"]
     assert "spec.restore" in ready(play)["message"]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+async def test_members_return_with_all_data_once_their_disks_are_mounted(size: int) -> None:
+    play = await begun(ETCD, cluster(size), unmounted(*range(size)), later(30), later(150))
+    before = claims(play)
+    assert "first check that the disk is mounted" in ready(play)["message"]
+    await run(play, (unmounted(*range(size), mounts=True), later(60), later(60)))
+    assert ready(play)["reason"] == "Ready", ready(play)["message"]
+    kept = before.items() & claims(play).items()
+    assert len(kept) > size // 2, "a member that is empty for longer than the others is replaced"

@@ -47,6 +47,9 @@ UNREACHABLE = At(up=False, problem="ContainerCreating: ")
 LOST = At(up=False, disk="another", problem="CrashLoopBackOff: back-off", empty_data_dir=True)
 """A member whose volume was replaced: etcd found an empty data directory."""
 
+UNMOUNTED = replace(LOST, disk=None)
+"""A member that started twice with an empty directory on its own volume."""
+
 MOVED = At(up=False, disk="another")
 SURVIVES = At(ready=False, runs=True)
 """A member that runs and answers, but knows no leader."""
@@ -262,6 +265,27 @@ def test_message_names_the_remedy_when_all_data_is_lost() -> None:
         step = recover(resource, world)
         assert (step.actions, step.reason, step.progress) == ((), "DataLost", verdict.Progress.BLOCKED)
         assert "spec.restore" in step.message
+
+
+@pytest.mark.parametrize(
+    ("at", "medium", "may_return"),
+    [
+        ((UNMOUNTED,), "Volume", "demo-0"),
+        ((UNMOUNTED,) * 3, "Volume", "demo-0, demo-1, demo-2"),
+        ((LOST, UNMOUNTED, LOST), "Volume", "demo-1"),
+        ((UNMOUNTED,), "Memory", ""),
+    ],
+)
+def test_data_on_disks_that_may_not_be_mounted_is_not_given_up(
+    at: tuple[At, ...], medium: str, may_return: str
+) -> None:
+    """E5: the advice was to delete the resource, although a mounted disk brings the cluster back."""
+    step = recover(*without_quorum(*at, storage={"medium": medium}))
+    assert (step.actions, step.reason, step.progress) == ((), "DataLost", verdict.Progress.BLOCKED)
+    assert (f"{may_return} started with an empty directory" in step.message) == bool(may_return)
+    assert ("check that the disk is mounted" in step.message) == bool(may_return)
+    given_up = [text for text in ("permanently", "cannot be recovered", "Delete this") if text in step.message]
+    assert len(given_up) == (0 if may_return else 3)
 
 
 def test_learner_may_be_the_survivor_when_no_voter_is_left() -> None:
