@@ -15,11 +15,12 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods, report
 from operators.etcd.backup.assessment import MAX_ATTEMPTS, Assessment
 from operators.etcd.backup.observe import Observed, choose
+from operators.etcd.backup.report import RETRIES
 from operators.etcd.reasons import NO_AGENT_IMAGE, NO_MEMBER, POD_NOT_STARTING, REASONS, RUNNING
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import POD
-from shared.kubernetes.pods import Pod
-from shared.runtime.plan import PASS, Action, Apply, Delete, Plan, Step, StepOf, follow
+from shared.kubernetes.pods import STUCK, Pod
+from shared.runtime.plan import PASS, Action, Apply, Delete, Plan, Step, StepOf, follow, shortest
 from shared.runtime.settings import Settings
 from shared.status.conditions import READY
 from shared.status.reasons import HIBERNATED, IMAGE_PULL_FAILED
@@ -28,7 +29,7 @@ from shared.steps.planner import reject_invalid_spec
 POLL_SECONDS = 60.0
 """Interval at which a pod that takes a snapshot is checked: no event reports a pod that hangs."""
 
-_RETRIES = "failed; the operator retries."
+_RETRIES = f"failed. {RETRIES}"
 
 RETRY_SECONDS = 10.0
 """Time until a missing prerequisite or an unreachable member is checked again: no watch reports it."""
@@ -46,14 +47,13 @@ class Planner:
         if finished := report.finished(seen):
             return finished
         found = follow(STEPS, seen)
-        until = backup.retry_until
-        if until is None or observed.alive or found.actions:
-            return Plan((found.actions,), found.verdict, report.status(seen), found.requeue, poll=found.poll)
-        left = (until - now).total_seconds()
-        if left <= 0:
+        until, runs = backup.retry_until, observed.pod is not None and seen.outcome is None
+        is_first = bool(found.actions) and not backup.reported  # the operator was down when it was due
+        left = None if until is None or runs or is_first else (until - now).total_seconds()
+        if left is not None and left <= 0:
             return report.expired(seen, found.verdict)
-        requeue = left if found.requeue is None else min(left, found.requeue)
-        return Plan((), found.verdict, report.status(seen), requeue, poll=found.poll)
+        requeue = shortest(left, found.requeue)
+        return Plan((found.actions,), found.verdict, report.status(seen), requeue, poll=found.poll)
 
 
 def await_snapshot(seen: Assessment) -> Step:
@@ -78,13 +78,15 @@ def wait_after_failure(seen: Assessment) -> Step:
     if outcome is None:
         return PASS
     left = (seen.next_attempt - seen.now).total_seconds()
-    message = f"{outcome.message} {_attempt(seen.resource, seen.attempts)} {_RETRIES}"
+    deleted = pod["metadata"].get("deletionTimestamp") if pod is not None else None
+    stays = f" Pod {pod['metadata']['name']} is terminating. {STUCK}" if pod is not None and deleted else ""
+    message = f"{outcome.message}{stays} {_attempt(seen.resource, seen.attempts)} {_RETRIES}"
     if left > 0 or seen.attempts != seen.resource.reported.get("attempts"):
         return Step.wait(outcome.reason, message, warning=True, requeue=max(0.0, left))
     if pod is None:
         return PASS
-    deletion = () if pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)
-    return Step.wait(outcome.reason, message, *deletion, warning=True, requeue=1)
+    deletion = () if deleted else (Delete(POD, pod),)
+    return Step.wait(outcome.reason, message, *deletion, warning=True, requeue=RETRY_SECONDS if deleted else 1)
 
 
 def _attempt(backup: EtcdBackup, number: int) -> str:

@@ -16,7 +16,7 @@ from shared.runtime.plan import Delete, Plan
 from shared.status import conditions
 from shared.status.verdict import Progress, Verdict
 
-_RETRIES = "The operator retries."
+RETRIES = "The operator retries."
 """End of a message about something that the operator waits for; it is not true of one that ended."""
 
 
@@ -76,11 +76,13 @@ def expired(seen: Assessment, waits: Verdict) -> Plan:
     """Return the plan of a scheduled EtcdBackup that still waits when the next one is due.
 
     Args:
-        waits: verdict about what it waits for.
+        waits: verdict about what it waits for; about a pod that the API server refuses, the status has the refusal.
     """
-    message = f"{waits.message.removesuffix(_RETRIES).rstrip()} No snapshot was taken before the next one was due."
+    last = accessors.condition(seen.resource.obj, conditions.READY) if waits.reason == RUNNING else {}
+    reason, message = last.get("reason") or waits.reason, str(last.get("message") or waits.message)
+    message = f"{message.removesuffix(RETRIES).rstrip()} No snapshot was taken before the next one was due."
     found = status(seen) | {"phase": FAILED, "completedAt": rfc3339(seen.now)}
-    return Plan((), Verdict(Progress.BLOCKED, waits.reason, message, warning=True), found, requeue=0, is_final=True)
+    return Plan((), Verdict(Progress.BLOCKED, reason, message, warning=True), found, requeue=0, is_final=True)
 
 
 def _at_rest(backup: EtcdBackup, observed: Observed) -> Plan:

@@ -15,12 +15,13 @@ from operators.etcd.backup.observe import Observed, SnapshotSource, choose
 from operators.etcd.backup.plan import Planner
 from operators.etcd.client.server import CORRUPT
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.pods import STUCK
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Apply, Delete, Plan
 from shared.runtime.settings import Settings
 from shared.status import conditions
 from shared.status.reasons import Reason
-from shared.status.verdict import Progress
+from shared.status.verdict import Progress, Verdict
 from tests.etcd.unit.backup.states import (
     BEGAN,
     BUCKET,
@@ -246,7 +247,7 @@ def test_next_attempt_waits_and_then_replaces_the_failed_pod(attempt: int) -> No
     since = (NOW - at(ENDED)).total_seconds()
     first = plan(seen, after=pause + 100)
     assert (first.actions, first.requeue) == ((), 0.0), "the failure is recorded before the pod is deleted"
-    message = f"The volume is full. Attempt {attempt} of 3 failed; the operator retries."
+    message = f"The volume is full. Attempt {attempt} of 3 failed. The operator retries."
     assert (first.verdict.reason, first.verdict.message) == ("StoreFull", message)
     resource = reported(first)
     waiting = plan(seen, resource, after=pause - since - 5)
@@ -256,7 +257,8 @@ def test_next_attempt_waits_and_then_replaces_the_failed_pod(attempt: int) -> No
     assert [type(action) for action in deleting.actions] == [Delete]
     assert deleting.verdict == waiting.verdict, "the verdict does not change"
     terminating = plan(dataclasses.replace(seen, pod=leaving(seen.pod or {})), resource, after=pause - since + 1)
-    assert (terminating.actions, terminating.requeue) == ((), 1), "a terminating pod is not deleted again"
+    assert (terminating.actions, terminating.requeue) == ((), 10), "a terminating pod is not deleted again"
+    assert f"Pod nightly-snapshot is terminating. {STUCK} Attempt {attempt}" in terminating.verdict.message
     retry = plan(READY, reported(deleting, resource), after=pause - since + 2)
     assert pod_of(retry)["metadata"]["annotations"][pods.ATTEMPT] == str(attempt + 1)
 
@@ -284,7 +286,7 @@ def test_scheduled_backup_is_attempted_until_the_next_one_is_due(attempt: int) -
     seen = dataclasses.replace(READY, pod=snapshot_pod(attempt=attempt, **failed()))
     resource = scheduled_until("2026-01-02T12:00:00Z", phase="Running", attempts=attempt)
     waiting = plan(seen, resource)
-    message = f"The volume is full. Attempt {attempt} failed; the operator retries."
+    message = f"The volume is full. Attempt {attempt} failed. The operator retries."
     assert (waiting.verdict.reason, waiting.verdict.message) == ("StoreFull", message)
     assert waiting.status["phase"] == "Pending"
     pause = BACKOFF_SECONDS[min(attempt, len(BACKOFF_SECONDS)) - 1]
@@ -325,6 +327,32 @@ def test_scheduled_backup_ends_when_the_next_one_is_due_regardless_of_the_cause(
     alive = plan(Observed(snapshot_pod()), scheduled_until("2026-01-01T11:00:00Z"), settings=options)
     assert alive.status["phase"] == "Running", "a snapshot that is being taken may still be complete"
     assert pod_of(plan(READY, scheduled_until("2026-01-01T11:00:00Z"))), "the operator was down until now"
+
+
+def test_scheduled_backup_ends_although_its_pod_cannot_be_deleted() -> None:
+    """The node is lost, or the process hangs: the next snapshot has another pod and another file."""
+    seen, hour = Observed(leaving(snapshot_pod())), 3600
+    resource = scheduled_until("2026-01-01T13:00:00Z", phase="Running", attempts=1, startedAt=BEGAN)
+    waiting = plan(seen, resource, after=hour / 2)
+    assert (waiting.status["phase"], waiting.verdict.reason, waiting.requeue) == ("Running", "PodNotStarting", 10)
+    assert f"Pod nightly-snapshot is terminating. {STUCK}" in waiting.verdict.message
+    late = plan(seen, reported(waiting, resource), after=hour)
+    assert (late.status["phase"], late.verdict.reason) == ("Failed", "PodNotStarting")
+    assert STUCK in late.verdict.message
+    assert "retries" not in late.verdict.message
+    assert late.verdict.message.endswith("Attempt 1 failed. No snapshot was taken before the next one was due.")
+
+
+def test_scheduled_backup_whose_pod_is_refused_ends_with_the_refusal() -> None:
+    resource = scheduled_until("2026-01-01T13:00:00Z")
+    refused = Verdict(Progress.WAITING, "Forbidden", "pods is forbidden: exceeded quota.", warning=True)
+    written = conditions.compose(resource.obj, {}, refused, "2026-01-01T12:00:00Z")
+    resource = EtcdBackup.parse(resource.obj | {"status": written})
+    early = plan(READY, resource, after=3590)
+    assert (pod_of(early)["kind"], early.requeue) == ("Pod", pytest.approx(10))
+    late = plan(READY, resource, after=3600)
+    assert (late.actions, late.status["phase"], late.verdict.reason) == ((), "Failed", "Forbidden")
+    assert late.verdict.message == f"{refused.message} No snapshot was taken before the next one was due."
 
 
 def test_failure_is_reported_once_for_all_attempts() -> None:

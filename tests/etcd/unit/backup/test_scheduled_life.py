@@ -15,8 +15,10 @@ from operators.etcd.api import resource as api
 from operators.etcd.api.backup import API, COMPLETE, FAILED, RETRY_UNTIL
 from operators.etcd.operator import backups
 from shared.kubernetes.accessors import annotation, condition
+from shared.kubernetes.client import Request, Response
 from shared.kubernetes.errors import AlreadyExists, NotFound
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
+from shared.kubernetes.pods import STUCK
 from tests.harness.harness import NAMESPACE, Harness
 from tests.harness.scenario_runner import World
 from tests.support.etcd.scenarios import ETCD, OPTIONS
@@ -197,6 +199,46 @@ async def test_unreachable_cluster_does_not_keep_a_snapshot_waiting() -> None:
     world.world.database.cut_off = False  # type: ignore[attr-defined]
     await world.settle()
     assert len(world.completions(volume("snapshots"))) == 1
+
+
+async def test_pod_that_cannot_be_deleted_delays_no_later_snapshot() -> None:
+    """The node of the pod is lost, and stays registered."""
+    world = await begun(volume("snapshots"))
+    world.has_claim("snapshots")
+    world.world.workloads.pod_problem = lambda pod: "" if stuck not in pod["metadata"]["name"] else "ImagePullBackOff"
+    stuck = "-snapshot"
+    await world.pass_hours(1)
+    (first,) = world.all()
+    stuck = f"{first['metadata']['name']}-snapshot"
+    world.user.merge(POD, NAMESPACE, stuck, {"metadata": {"finalizers": ["example.com/lost-node"]}})
+    await world.pass_hours(0.5)
+    assert "deletionTimestamp" in world.user.get(POD, NAMESPACE, stuck)["metadata"]
+    await world.pass_hours(0.5)
+    (ended,) = world.all(FAILED)
+    assert ended["metadata"]["name"] == first["metadata"]["name"]
+    assert STUCK in condition(ended, "Ready")["message"]
+    await world.pass_hours(1)
+    assert len(world.completions(volume("snapshots"))) == 2
+
+
+async def test_pod_that_the_api_server_refuses_ends_with_its_time() -> None:
+    world = await begun(volume("snapshots"))
+    world.has_claim("snapshots")
+    serve, quota = world.world.server.request, True
+
+    async def refuse(request: Request) -> Response:
+        if quota and request.method != "GET" and request.path.endswith("-snapshot") and "/pods/" in request.path:
+            return Response(403, {"message": "exceeded quota: pods", "reason": "Forbidden"})
+        return await serve(request)
+
+    world.world.server.request = refuse  # type: ignore[method-assign]
+    await world.pass_hours(1)
+    await world.pass_hours(1)
+    (ended,) = world.all(FAILED)
+    assert "exceeded quota" in condition(ended, "Ready")["message"]
+    quota = False
+    await world.pass_hours(1)
+    assert world.completions(volume("snapshots"))
 
 
 async def test_snapshot_is_taken_after_the_operator_was_down_at_its_time() -> None:

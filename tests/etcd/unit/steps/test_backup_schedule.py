@@ -300,6 +300,6 @@ def test_message_names_a_backup_that_waits() -> None:
     assert failing(world(scheduled_backup(11), waits)) == "Backup demo-2601011200 is waiting: there is no claim."
     takes = conditions("Attempt 1.", "Running")
     assert failing(world(scheduled_backup(12, "Running", **takes))) == ""
-    retries = conditions("The volume is full. Attempt 4 failed; the operator retries.")
+    retries = conditions("The volume is full. Attempt 4 failed. The operator retries.")
     assert "Attempt 4 failed" in failing(world(scheduled_backup(12, "Running", **retries)))
     assert failing(world(scheduled_backup(12, ""))) == failing(world()) == ""
