@@ -240,7 +240,7 @@ class Backup(SpecModel):
     )
     retention: Annotated[int, Field(ge=1, le=1000)] = Field(
         7,
-        description="Number of scheduled snapshots to keep. Older ones are deleted, with their files.",
+        description="Scheduled snapshots to keep. Older ones are deleted with their files, unless their data is newer.",
         json_schema_extra=INT32,
     )
     destination: Destination = Field(

@@ -195,7 +195,7 @@ class Choice:
     """Member that provides the snapshot.
 
     Attributes:
-        caution: warning for the user; empty if there is none.
+        caution: why the snapshot may have less or other data than earlier ones, for the user; empty if it does not.
     """
 
     name: str
@@ -228,7 +228,9 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
             f"The cluster has no leader: {name} has applied the most entries of the {len(answered)} members that "
             "answer. Changes that only other members have are missing in the snapshot."
         )
-    return Choice(name, status, caution)
+    elif any(alarm.kind == CORRUPT for each in sources if each.status for alarm in each.status.alarms):
+        caution = "etcd reports that the data of members differs (alarm CORRUPT), and it is unknown whose is right."
+    return Choice(name, status, caution and f"{caution} Scheduled snapshots beyond spec.backup.retention are kept.")
 
 
 def _alarms(status: EndpointStatus) -> list[tuple[int, str]]:

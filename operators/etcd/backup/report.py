@@ -57,7 +57,8 @@ def _complete(seen: Assessment, outcome: Outcome) -> Plan:
         **({"etcdVersion": result["version"]} if result["version"] else {}),
         **_times(outcome, seen.now),
     }
-    warning = str(result.get("warning") or "")
+    caution = seen.observed.message.partition(f"from {result['member']}. ")[2]  # as the attempt reported it
+    warning = f"{caution} {result.get('warning') or ''}".strip()
     message = (
         f"Snapshot of revision {result['revision']} ({_human_readable(size)}) stored as {location}. {warning}".strip()
     )

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from operator import itemgetter
 
 from operators.etcd.backup.store import NotASnapshot, SnapshotCorrupt
 from shared.kubernetes.encoding import decode
@@ -128,15 +127,23 @@ class Record:
 def beyond_retention(stored: Iterable[tuple[Record, bool]], keep: int) -> list[Record]:
     """Return the snapshots that are older than the newest `keep` complete ones, newest first.
 
-    A snapshot that is not complete counts for nothing, so that the last complete ones are never returned.
+    A snapshot that is not complete counts for nothing, so that the last complete ones are never returned. Neither is
+    one with newer data than all later ones, as those of a member that lags, or of the other cluster after a recovery.
 
     Args:
         stored: records of one schedule, each with whether its file is complete.
         keep: number of complete snapshots to keep, at least 1.
     """
-    newest = sorted(((_age(record), record, complete) for record, complete in stored), key=itemgetter(0), reverse=True)
-    kept = [age for age, _, complete in newest if complete][: max(1, keep)]
-    return [record for age, record, _ in newest if kept and len(kept) >= keep and age < kept[-1]]
+    count, removed = 0, []
+    revisions: dict[str, int] = {}  # the newest that stays, by the id of the cluster: others are not comparable
+    for record, is_complete in sorted(stored, key=lambda each: _age(each[0]), reverse=True):
+        latest = revisions.get(record.cluster_id, -1)
+        if count >= max(1, keep) and not (is_complete and record.revision > latest):
+            removed.append(record)
+        elif is_complete:
+            count += 1
+            revisions[record.cluster_id] = max(latest, record.revision)
+    return removed
 
 
 def _age(record: Record) -> tuple[str, str]:

@@ -48,7 +48,7 @@ def schedule_backups(seen: Assessment) -> Step:
     if desired is None or not resource.recorded_cluster_id or is_stopped(seen):  # then the latest is taken afterwards
         return PASS
     scheduled = seen.backup.scheduled
-    actions: list[Apply | Delete] = [Delete(API.kind, obj) for obj in _surplus(scheduled, desired.retention)]
+    actions: list[Apply | Delete] = [Delete(API.kind, obj) for obj in _surplus(seen, desired.retention)]
     outdated = [obj for obj in scheduled if _waits(obj) and not _stores_in(obj, desired.destination)]
     actions += [Delete(API.kind, obj, unchanged=True) for obj in outdated]
     due, following = _timetable(resource, desired.schedule, seen.now)
@@ -142,9 +142,13 @@ def _stores_in(obj: Obj, destination: Destination) -> bool:
         return False
 
 
-def _surplus(scheduled: tuple[Obj, ...], retention: int) -> list[Obj]:
-    complete, failed = _by_name(scheduled, COMPLETE), _by_name(scheduled, FAILED)
-    return [*complete[: max(0, len(complete) - retention)], *failed[: max(0, len(failed) - MAX_FAILED_KEPT)]]
+def _surplus(seen: Observed, retention: int) -> list[Obj]:
+    """Return the EtcdBackups to delete, as their files are deleted (`beyond_retention`): none while data is at risk."""
+    complete, failed = (_by_name(seen.backup.scheduled, phase) for phase in (COMPLETE, FAILED))
+    revisions = [obj["status"].get("revision") or 0 for obj in complete]
+    older = range(max(0, len(complete) - retention)) if seen.members is not None and not seen.is_corrupt else ()
+    found = [complete[at] for at in older if revisions[at] <= max(revisions[at + 1 :])]
+    return [*found, *failed[: max(0, len(failed) - MAX_FAILED_KEPT)]]
 
 
 def _by_name(scheduled: tuple[Obj, ...], phase: str) -> list[Obj]:

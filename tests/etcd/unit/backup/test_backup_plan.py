@@ -34,6 +34,7 @@ from tests.etcd.unit.backup.states import (
     leaving,
     snapshot_pod,
     status_of,
+    there,
 )
 from tests.etcd.unit.world import NOW, SETTINGS, UID, cluster, member_id
 
@@ -491,6 +492,31 @@ def test_only_scheduled_backups_remove_older_snapshots() -> None:
         | {"metadata": scheduled_backup.obj["metadata"] | {"labels": {"etcd.ydzs.io/scheduled": "u"}}}
     )
     assert not arguments(foreign, backup=SCHEDULE).scheduled, "the label names an earlier cluster of the same name"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "caution"),
+    [
+        ([status_of(0, leader=-1)], "The cluster has no leader: demo-0 has applied the most"),
+        (
+            [status_of(0), alarmed(1)],
+            "etcd reports that the data of members differs (alarm CORRUPT)",
+        ),
+    ],
+    ids=["no leader", "corrupt"],
+)
+def test_nothing_is_removed_while_a_snapshot_may_have_less_or_other_data(statuses: list[Any], caution: str) -> None:
+    sources = tuple(SnapshotSource(f"demo-{n}", each) for n, each in enumerate(statuses))
+    taken = backup(scheduled=True, destination=BUCKET)
+    made = plan(Observed(cluster=cluster(backup=SCHEDULE), sources=sources), taken)
+    assert caution in made.verdict.message
+    assert "Scheduled snapshots beyond spec.backup.retention are kept." in made.verdict.message
+    (container,) = pod_of(made)["spec"]["containers"]
+    assert program._parser().parse_args(container["args"]).keep == 0
+    pod = pod_of(made)
+    done = plan(Observed(pod | there(pod, "p-1", **ended(KEPT | {"member": "demo-0"}))), taken)
+    assert (done.verdict.done, done.verdict.warning) == (True, True)
+    assert caution in done.verdict.message, "a user may restore this snapshot"
 
 
 def test_nothing_is_removed_after_the_schedule_changed_its_destination() -> None:

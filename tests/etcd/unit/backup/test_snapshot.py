@@ -114,10 +114,28 @@ def test_name_of_a_scheduled_backup_encodes_its_due_time() -> None:
 # Retention.
 
 
-def nightly(day: int) -> Record:
-    name = f"demo-2601{day:02}0300"
-    taken = f"2026-01-{day:02}T03:00:00Z"
-    return Record(f"{name}.db", 4128, "0" * 64, day, "3.6.0", "c1", "demo-1", taken, "default/demo", "u-1", name, True)
+def nightly(day: int, revision: int | None = None, cluster_id: str = "c1") -> Record:
+    name, revision = f"demo-2601{day:02}0300", day if revision is None else revision
+    given = f"2026-01-{day:02}T03:00:00Z", "default/demo", "u-1", name
+    return Record(f"{name}.db", 4128, "0" * 64, revision, "3.6.0", cluster_id, "demo-1", *given, True)
+
+
+LAGGED, RECOVERED = [(100, "c1"), (101, "c1"), (102, "c1")], [(1100, "c2"), (1101, "c2"), (1101, "c2")]
+
+
+@pytest.mark.parametrize(
+    ("taken", "removed"),
+    [
+        ([*LAGGED, (50, "c1"), (50, "c1"), (50, "c1")], [101, 100]),
+        ([*LAGGED, (50, "c1"), (50, "c1"), (103, "c1")], [102, 101, 100]),
+        ([*LAGGED, *RECOVERED], [101, 100]),
+        ([(7, "c1"), (7, "c1"), *RECOVERED], [7]),
+    ],
+    ids=["member that lags", "quorum that returned", "recovery", "recovery of an idle cluster"],
+)
+def test_snapshot_with_newer_data_than_all_later_ones_stays(taken: list[tuple[int, str]], removed: list[int]) -> None:
+    stored = [(nightly(day, *each), True) for day, each in enumerate(taken, start=1)]
+    assert [record.revision for record in beyond_retention(stored, 3)] == removed
 
 
 @given(st.dictionaries(st.integers(1, 28), st.booleans()), st.integers(0, 5))

@@ -16,6 +16,7 @@ from operators.etcd.api.backup import API, SCHEDULED, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.snapshot import scheduled_name
 from operators.etcd.backup.view import BackupView
+from operators.etcd.client.server import CORRUPT, Alarm
 from operators.etcd.plan import Planner
 from operators.etcd.state.observed import Observed
 from operators.etcd.steps.backup_schedule import MAX_FAILED_KEPT, backup_status, failing, schedule_backups
@@ -52,12 +53,13 @@ def scheduled_backup(
 
 
 def world(*scheduled: Obj) -> Observed:
-    return Observed(backup=BackupView(scheduled))
+    return Observed(members=(), backup=BackupView(scheduled))
 
 
-def changes(found: Any, *scheduled: Obj, now: datetime = NOON) -> list[str]:
+def changes(found: Any, *scheduled: Obj, now: datetime = NOON, **observed: Any) -> list[str]:
     """Return the EtcdBackups that the step creates and deletes."""
-    return [describe(action) for action in schedule_backups(assess(found, world(*scheduled), now)).actions]
+    seen = replace(world(*scheduled), **observed)
+    return [describe(action) for action in schedule_backups(assess(found, seen, now)).actions]
 
 
 def describe(action: Action) -> str:
@@ -215,6 +217,23 @@ def test_each_due_time_has_one_backup_at_most_and_the_last_always_has(minutes: l
 
 def test_oldest_backups_beyond_the_retention_are_deleted() -> None:
     there = [scheduled_backup(hour) for hour in (9, 11, 7, 12, 8)]
+    assert changes(resource(), *there) == ["delete demo-2601010700", "delete demo-2601010800"]
+
+
+@pytest.mark.parametrize(
+    "observed", [{"members": None}, {"alarms": (Alarm(1, CORRUPT),)}], ids=["no quorum", "corrupt"]
+)
+def test_no_backup_is_deleted_while_snapshots_may_have_less_or_other_data(observed: dict[str, Any]) -> None:
+    """The files of complete ones are kept, too; failed ones have none."""
+    there = [scheduled_backup(hour) for hour in (8, 9, 10, 11, 12)]
+    failed = [scheduled_backup(hour, "Failed") for hour in range(MAX_FAILED_KEPT + 1)]
+    assert changes(resource(), *there, *failed, **observed) == ["delete demo-2601010000"]
+
+
+def test_backup_with_newer_data_than_all_later_ones_stays() -> None:
+    """The later ones are of a member that lagged; the file stays, too."""
+    revisions = (100, 101, 102, 50, 50, 50)
+    there = [scheduled_backup(hour, revision=revision) for hour, revision in enumerate(revisions, start=7)]
     assert changes(resource(), *there) == ["delete demo-2601010700", "delete demo-2601010800"]
 
 
