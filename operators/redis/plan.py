@@ -69,7 +69,7 @@ from shared.runtime.plan import StepOf
 from shared.status.phases import UPGRADING
 from shared.status.reasons import RESIZING
 from shared.steps import planner
-from shared.steps.database import report_ending_certificates, require_valid_certificates
+from shared.steps.database import report_ending_certificates, report_terminating_claims, require_valid_certificates
 from shared.steps.hibernation import keep_stopped
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
 
@@ -160,7 +160,8 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             delete_released_volumes,  # volumes of removed instances
             DATABASE.grow_volumes,  # if the storage class allows it
             DATABASE.mark_volumes,  # which node's data a volume has: the record outlives the resource
-            report_refused_config,  # stops nothing
+            report_terminating_claims,  # pods with the only copy of data must not stop; stops nothing
+            report_refused_config,  # nor do these settings
             report_refused_users,  # nor do users: rules that servers refuse, or a missing Secret
             report_refused_writes,  # a full volume: stops nothing
             await_nodes,  # every node is a member, synced and ready

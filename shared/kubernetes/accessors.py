@@ -25,6 +25,11 @@ def label(obj: Obj | None, name: str) -> str:
     return str((((obj or {}).get("metadata") or {}).get("labels") or {}).get(name, ""))
 
 
+def is_terminating(obj: Obj | None) -> bool:
+    """Return whether an object is being deleted; it stays while it has finalizers, as a claim that a pod uses."""
+    return obj is not None and "deletionTimestamp" in obj["metadata"]
+
+
 def rfc3339(moment: datetime) -> str:
     """Return a time in the format of Kubernetes, in UTC and whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -280,6 +280,9 @@ WAKING_UP = COMMON.add("WakingUp", Severity.WARNING, "spec.hibernate is false ag
 MODIFYING_VOLUMES = COMMON.add(
     "ModifyingVolumes", Severity.NORMAL, "The volumes get the VolumeAttributesClass of the spec."
 )
+VOLUMES_TERMINATING = COMMON.add(
+    "VolumesTerminating", Severity.ACTION, "Claims of running pods are being deleted: they end with the pods."
+)
 VOLUMES_NOT_MODIFIED = COMMON.add(
     "VolumesNotModified",
     Severity.ACTION,

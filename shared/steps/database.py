@@ -8,13 +8,15 @@ from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from shared.api.spec import CustomResource
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.kubernetes.ownership import Owner
 from shared.pki.validity import Validity
 from shared.runtime.plan import PASS, Patch, Step, StepOf, WriteSecret
 from shared.runtime.settings import Settings
-from shared.steps import certificates, connection, network_policy, provisioning
+from shared.status.health import listed
+from shared.status.reasons import VOLUMES_TERMINATING
+from shared.steps import certificates, claims, connection, network_policy, provisioning
 from shared.steps.connection import Connection, ConnectionSecret
 from shared.steps.instance import Instance
 from shared.steps.network_policy import Access
@@ -217,6 +219,18 @@ def report_ending_certificates(seen: Served) -> Step:
     return certificates.report_ending_certificates(seen.secrets.validity, seen.now)
 
 
+def report_terminating_claims(seen: Stored) -> Step:
+    """Report claims that are being deleted, and that only their pods keep (kubernetes.io/pvc-protection)."""
+    used = [each.volume for each in seen.instances if each.volume and each.pod and not each.pod.leaving]
+    names = tuple(claim["metadata"]["name"] for claim in used if is_terminating(claim))
+    message = (
+        f"PersistentVolumeClaim {listed(names)}: being deleted. Each ends with its pod, and the data with it: no pod "
+        "with the only copy stops. Set the reclaim policy of the volumes to Retain. If other servers have the data, "
+        "delete these pods one by one."
+    )
+    return Step.progressing(VOLUMES_TERMINATING, message, warning=True, poll=claims.RETRY_SECONDS) if names else PASS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDatabase(Database[SeenStored]):
     """A table of the differences between databases whose servers have volumes, and the steps that they share.
@@ -297,8 +311,7 @@ class StoredDatabase(Database[SeenStored]):
 
     def mark_volumes(self, seen: SeenStored) -> Step:
         """Record on each volume claim whose data it has."""
-        claims = [(each, each.volume) for each in seen.instances if each.volume]
-        present = ((each, claim) for each, claim in claims if "deletionTimestamp" not in claim["metadata"])
+        present = [(each, each.volume) for each in seen.instances if each.volume and not is_terminating(each.volume)]
         records = ((claim, self.record(seen, each)) for each, claim in present)
         return Step.do(
             *(

@@ -33,6 +33,7 @@ KINDS = frozenset(
         "pods",
         "pod",
         "pdb",
+        "pv",
         "pvc",
         "nodes",
         "events",

@@ -17,6 +17,7 @@ from operators.redis.client.responses import NodeReport
 from operators.redis.security.secrets import Secrets
 from operators.redis.state.instance import Instance
 from operators.redis.topology.cluster_view import ClusterView, Seen
+from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.steps.adoption import Adoptable
@@ -210,8 +211,10 @@ class Observed:
         )
 
 
-def outlives_pods(resource: RedisCluster) -> bool:
-    """Return whether the data of a node is available to the next pod of its instance."""
+def outlives_pods(resource: RedisCluster, *instances: Instance) -> bool:
+    """Return whether the data of a node, and of these instances, is available to the next pod of its instance."""
+    if any(is_terminating(each.volume) for each in instances):  # the claim ends with the pod
+        return False
     return resource.has_storage or resource.spec.template.volumes is not None
 
 

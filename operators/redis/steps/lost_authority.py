@@ -55,8 +55,8 @@ def _is_replica(instance: Instance) -> bool:
 
 def _refusal(seen: Assessment) -> str:
     resource = seen.resource
-    if not outlives_pods(resource):
-        lacks = "there is no spec.storage"
+    if not outlives_pods(resource, *seen.instances):
+        lacks = "a volume claim is being deleted" if resource.has_storage else "there is no spec.storage"
     elif not appends(resource, template_text(seen)) or not _writes_log(seen):
         lacks = 'appendonly is "no"'
     elif not resource.spec.rolls:

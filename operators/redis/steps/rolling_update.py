@@ -143,7 +143,7 @@ def _recreate_broken(seen: Assessment, roll: RollingUpdate[Instance], instance: 
 def _would_lose_data(seen: Assessment, instance: Instance) -> bool:
     """Return whether data that may be the only copy would be lost with a pod."""
     node_id = instance.id or (instance.recorded.node_id if instance.recorded else "")
-    if not seen.resource.formed or outlives_pods(seen.resource) or seen.lost(node_id):
+    if not seen.resource.formed or outlives_pods(seen.resource, instance) or seen.lost(node_id):
         return False
     return bool(seen.view.slots_of(node_id)) or seen.is_needed(node_id)
 
@@ -221,8 +221,9 @@ def _fail_over(seen: Assessment, roll: RollingUpdate[Instance], instance: Instan
     if followed:
         names = ", ".join(seen.name_of(replica) for replica in followed)
         return roll.block(instance, f"it is a primary, and none of its replicas ({names}) is in sync.")
-    if not outlives_pods(seen.resource):
-        why = "it is a primary without a replica, and its data would be deleted with its pod (no spec.storage)."
+    if not outlives_pods(seen.resource, instance):
+        lacks = "its claim is being deleted" if instance.volume else "no spec.storage"
+        why = f"it is a primary without a replica, and its data would be deleted with its pod ({lacks})."
         return roll.block(instance, f"{why} Increase spec.replicas.")
     return roll.recreate(instance, " is being recreated. It has no replica: its slots are not served until it is back.")
 

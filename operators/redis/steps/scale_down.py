@@ -13,6 +13,7 @@ from operators.redis.reasons import FOREIGN_KEYS
 from operators.redis.state.instance import Instance
 from operators.redis.steps.waiting import SYNC_SECONDS
 from operators.redis.topology.cluster_view import Seen
+from shared.kubernetes.accessors import is_terminating
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import SCALING
 from shared.steps import volumes
@@ -99,11 +100,7 @@ def delete_released_volumes(seen: Assessment) -> Step:
         instance for instance in seen.instances if instance.number >= least and (instance.pod_obj or instance.volume)
     ]
     for instance in removed:
-        if (
-            instance.volume is None
-            or instance.pod_obj is not None
-            or instance.volume["metadata"].get("deletionTimestamp")
-        ):
+        if instance.volume is None or instance.pod_obj is not None or is_terminating(instance.volume):
             continue
         if instance.recorded is None or seen.is_forgotten(instance.recorded.node_id):
             owns = bool(instance.recorded and seen.view.slots_of(instance.recorded.node_id))

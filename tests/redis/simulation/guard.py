@@ -633,6 +633,9 @@ class Guard:
         for process in redis.running:
             if process.pod != pod:
                 continue
+            missing = self.only_copies(redis, process.node) if _ends_with_pod(redis, process) else []
+            if missing:
+                self.fail(f"{action}, whose claim is being deleted, with the only copy of {_keys(missing)}")
             if self.may_split and process.persistent and process.disk != process.uid:
                 continue
             owned = owners.get(process.node.id, 0)
@@ -671,6 +674,8 @@ class Guard:
         if len(servers) != size:
             self.fail(f"{action} and records {size}, while {len(servers)} servers run")
         for process in servers:
+            if _ends_with_pod(redis, process):
+                self.fail(f"{action}, while the claim of {process.pod} is being deleted")
             if not process.serves or (process.node.me.primary and not process.linked):
                 self.fail(f"{action}, while {process.pod} does not serve in sync")
 
@@ -703,6 +708,12 @@ ENDED: Obj = {"metadata": {"deletionTimestamp": ""}}
 
 _UNREADABLE = Entry(-1)
 """Read of a key whose slot is open while the other end does not answer."""
+
+
+def _ends_with_pod(redis: FakeRedis, process: Process) -> bool:
+    """Whether the claim of a server is being deleted, which waits for the pod (kubernetes.io/pvc-protection)."""
+    claims = {obj["metadata"]["uid"]: obj for _, obj in redis.objects(PERSISTENT_VOLUME_CLAIM)}
+    return "deletionTimestamp" in claims.get(process.disk, {"metadata": {}})["metadata"]
 
 
 def _serving(redis: FakeRedis, keys: Iterable[bytes]) -> dict[int, Node]:

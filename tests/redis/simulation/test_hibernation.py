@@ -192,6 +192,15 @@ async def test_record_of_another_client_neither_scales_a_cluster_nor_deletes_a_v
     assert (reason(run), claims(run)) == ("Ready", before)
 
 
+async def test_pods_whose_claims_are_being_deleted_keep_running() -> None:
+    """The claims end with the pods that use them (kubernetes.io/pvc-protection)."""
+    run = await begun_once(REDIS, PLAIN)
+    claims = [each["metadata"]["name"] for each in run.stage.find(PERSISTENT_VOLUME_CLAIM)]
+    await carry_out(run, *(delete(PERSISTENT_VOLUME_CLAIM, name) for name in claims), ASLEEP)
+    assert (reason(run), len(run.stage.find(POD))) == ("VolumesTerminating", 6)
+    require_all_keys(run)
+
+
 @pytest.mark.nightly
 async def test_hibernating_cluster_is_deleted_with_its_pods_and_keeps_its_volumes() -> None:
     run = await begun_once(REDIS, PLAIN)

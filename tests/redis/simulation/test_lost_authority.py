@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from operators.redis.operator import clusters
-from shared.kubernetes.kinds import POD, SECRET, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki.stores import fingerprint, parsed
 from shared.pki.validity import signers
@@ -116,12 +116,20 @@ async def test_authority_that_a_person_replaced_is_introduced_before_it_signs(re
     assert signer_of(play, CA) == fingerprint(parsed(authority("second", "by-hand").certificate)[0])
 
 
+CLAIMS = [delete(PERSISTENT_VOLUME_CLAIM, f"data-{NAME}-{number}") for number in range(6)]
+
+
 @pytest.mark.parametrize(
-    "given",
-    [in_memory(6, **TLS), pytest.param(cluster(6, **TLS, config={"appendonly": "no"}), marks=pytest.mark.nightly)],
+    ("given", "steps"),
+    [
+        (in_memory(6, **TLS), []),
+        pytest.param(cluster(6, **TLS, config={"appendonly": "no"}), [], marks=pytest.mark.nightly),
+        pytest.param(WITH_TLS, CLAIMS, id="claims are being deleted"),
+    ],
 )
-async def test_nodes_that_would_lose_their_data_do_not_restart(given: ScenarioStep) -> None:
+async def test_nodes_that_would_lose_their_data_do_not_restart(given: ScenarioStep, steps: list[ScenarioStep]) -> None:
     play = await running(given)
+    await play.run_steps(tuple(steps))
     before = pods(play)
     redis: FakeRedis = play.stage.database
     await play.step(deleted(*LOST["all"]))

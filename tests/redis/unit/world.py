@@ -71,6 +71,7 @@ class At:
         member: whether the cluster knows the node; knows: whether the node knows the cluster.
         recorded: incarnation of the node in the status; None if the status has no entry.
         disk: UID of the volume or pod that has the data (None: the recorded one; empty: none).
+        claim_leaving: whether its claim is being deleted, which waits for the pod.
         link: address and port that a replica replicates (INFO); empty for the present address of its primary.
         unlinked_seconds: time for which a replica has had no link; infinite if it had none since it started.
         answered: seconds since failed nodes last answered it, by pod number.
@@ -123,6 +124,7 @@ class At:
     leaving: bool = False
     problem: str = ""
     disk: str | None = None
+    claim_leaving: bool = False
     host: str | None = None
     zone: str | None = ""
     address: str = ""
@@ -251,7 +253,7 @@ def _instance(resource: RedisCluster, at: tuple[At, ...], number: int) -> Instan
         name,
         pod=Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None,
         pod_obj=pod_obj,
-        volume=_volume(number, disk) if resource.has_storage and disk else None,
+        volume=_volume(number, disk, leaving=spot.claim_leaving) if resource.has_storage and disk else None,
         report=report,
         error="" if report or not spot.pod else spot.error,
         disk=disk if resource.has_storage or spot.pod else "",
@@ -380,8 +382,10 @@ _CLAIM_LABELS = {
 }
 
 
-def _volume(number: int, uid: str) -> Obj:
+def _volume(number: int, uid: str, *, leaving: bool) -> Obj:
     metadata = {"name": f"data-demo-{number}", "namespace": "default", "uid": uid}
+    if leaving:
+        metadata["deletionTimestamp"] = JUST_NOW
     return {"kind": "PersistentVolumeClaim", "metadata": metadata | {"labels": dict(_CLAIM_LABELS)}}
 
 

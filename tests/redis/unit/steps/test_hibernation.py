@@ -262,6 +262,12 @@ def test_hibernation_waits_while_a_node_cannot_write_snapshots() -> None:
     assert "demo-1 could not write the last snapshot. Check the space on the volume" in made.verdict.message
 
 
+def test_pods_whose_claims_are_being_deleted_do_not_stop() -> None:
+    """Each volume ends with the pod."""
+    made = planned(replace(P0, claim_leaving=True), P1, P2, R0, R1, R2, hibernate=True, status=ANNOUNCED)
+    assert (record_of(made), acts(made.actions), made.verdict.reason) == ({}, [], "VolumesTerminating")
+
+
 def _file(text: str) -> Obj:
     return {"kind": "ConfigMap", "metadata": {"name": "demo-config"}, "data": {CONFIG_KEY: text}}
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from operators.redis.slots.hash_slots import Slots
+from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
 from tests.redis.unit.world import NEW, NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, replica, seen, world
@@ -126,11 +127,17 @@ def test_primary_without_replicas_is_restarted_if_it_has_a_volume() -> None:
     assert "its slots are not served until it is back" in made.verdict.message
 
 
-def test_primary_without_replicas_and_storage_is_not_restarted() -> None:
-    at = [At(slots, keys=5, old=True) for slots in ("0-5460", "5461-10922", "10923-16383")]
-    made = planned(*at, replicasPerMaster=0, storage=None)
+@pytest.mark.parametrize(("ends", "spec"), [(False, {"storage": None}), (True, {})], ids=["no storage", "claim ends"])
+def test_primary_without_replicas_whose_data_ends_with_its_pod_is_not_restarted(ends: bool, spec: Obj) -> None:
+    at = [At(slots, keys=5, old=True, claim_leaving=ends) for slots in ("0-5460", "5461-10922", "10923-16383")]
+    made = planned(*at, replicasPerMaster=0, **spec)
     assert (made.verdict.reason, acts(made.actions)) == ("RollBlocked", [])
     assert "Increase spec.replicas" in made.verdict.message
+
+
+def test_pods_whose_claims_are_being_deleted_are_replaced_while_others_have_their_data() -> None:
+    made = planned(*(replace(each, claim_leaving=True) for each in OLD))
+    assert acts(made.actions) == ["evict Pod demo-3"]
 
 
 def test_primary_with_storage_is_not_restarted_while_its_replica_is_missing() -> None:
@@ -144,6 +151,8 @@ def test_broken_pod_without_storage_is_kept_if_it_may_have_the_only_copy() -> No
     assert acts(planned(*at).actions) == ["delete Pod demo-0"], (
         "with storage, the next pod finds the data on the volume"
     )
+    ends = replace(at[0], claim_leaving=True)
+    assert acts(planned(ends, *at[1:]).actions) == [], "its claim ends with the pod"
     never = [replace(NEW, old=True, up=False), *[NEW] * 5]
     assert acts(planned(*never, storage=None, is_formed=False).actions) == ["delete Pod demo-0"], (
         "an empty node of a cluster that was not formed has no data"
