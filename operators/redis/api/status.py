@@ -59,6 +59,7 @@ class ClusterCondition(SpecModel):
     )
     message: Annotated[str, Field(max_length=32768)] | None = Field(None, description="Human-readable explanation.")
     last_transition_time: Time | None = Field(None, description="Time of the last change of status.")
+    out_of_sync_since: Time | None = Field(None, description="Of a replica: since when it was not seen in sync.")
     observed_generation: int | None = Field(
         None, description="Generation of the spec that the condition is based on.", json_schema_extra=INT64
     )
@@ -110,10 +111,8 @@ class NodeStatus(SpecModel):
     message: Annotated[str, Field(max_length=32768)] | None = Field(
         None, description="Why the node does not serve clients; empty if it does."
     )
-    last_transition_time: Time | None = Field(
-        None,
-        description="Time of the last change of role or status, except between False and Unknown while unreachable.",
-    )
+    last_transition_time: Time | None = Field(None, description="Time of the last change of role or status.")
+    out_of_sync_since: Time | None = Field(None, description="Of a replica: since when it was not seen in sync.")
     node_id: str | None = Field(None, description="Id of the node; not set before the node was reachable.")
     primary_id: str | None = Field(None, description="Of a replica: id of its primary.")
     slots: SlotRanges | None = Field(None, description="Of a primary: slots that it owns, such as 0-5460.")
@@ -363,7 +362,7 @@ class RecordedNode:
             is not in sync yet. Of a primary, the one that it took over from. Empty if there is none.
         copy_has_keys: whether that copy had keys.
         since: time of the last change of its role or readiness; None if that is not recorded.
-        away_since: since when it does not serve; None if it serves, or if that is not known.
+        out_of_sync_since: since when the replica was not seen in sync with its primary; None if it was when last seen.
         host: Kubernetes node that it ran on; empty if that is not recorded.
         zone: zone of that Kubernetes node; empty if it has none, or if that is not recorded.
     """
@@ -378,7 +377,7 @@ class RecordedNode:
     copy_of: str = ""
     copy_has_keys: bool = False
     since: datetime | None = None
-    away_since: datetime | None = None
+    out_of_sync_since: datetime | None = None
     host: str = ""
     zone: str = ""
 
@@ -416,7 +415,6 @@ def recorded_nodes(status: Obj) -> tuple[RecordedNode, ...]:
 
 def recorded_node(entry: Obj) -> RecordedNode:
     """Return the node that an entry of status.nodes records."""
-    since = datetime.fromisoformat(entry["lastTransitionTime"]) if entry.get("lastTransitionTime") else None
     return RecordedNode(
         name=entry["name"],
         node_id=entry.get("nodeId") or "",
@@ -427,8 +425,8 @@ def recorded_node(entry: Obj) -> RecordedNode:
         copy_of=entry.get("copyOf") or "",
         copy_has_keys=entry.get("copyHasKeys") is True,
         engine=engine_of(entry),
-        since=since,
-        away_since=since if entry.get("status") == "False" else None,
+        since=datetime.fromisoformat(entry["lastTransitionTime"]) if entry.get("lastTransitionTime") else None,
+        out_of_sync_since=datetime.fromisoformat(entry["outOfSyncSince"]) if entry.get("outOfSyncSince") else None,
         host=entry.get("host") or "",
         zone=entry.get("zone") or "",
     )

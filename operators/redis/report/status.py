@@ -171,8 +171,10 @@ def node_entry(seen: Assessment, instance: Instance) -> Obj:
         "version": f"{instance.report.engine} {instance.report.version}" if instance.report else before.get("version"),
         **_role(seen, before, node_id),
     }
-    is_away = instance.report is None and "True" not in (before.get("status"), entry["status"])
-    same = before.get("role") == entry["role"] and (is_away or before.get("status") == entry["status"])
+    if entry["role"] == REPLICA_ROLE and not (node and node.synced):
+        is_unknown = entry["status"] == "Unknown" or (node and node.connected and not (node.primary_at or node.astray))
+        entry["outOfSyncSince"] = before.get("outOfSyncSince") or (None if is_unknown else rfc3339(seen.now))
+    same = all(before.get(field) == entry[field] for field in ("role", "status"))
     entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or rfc3339(seen.now)
     return {name: value for name, value in entry.items() if value is not None}
 
@@ -248,6 +250,8 @@ def _doing(seen: Assessment, instance: Instance) -> tuple[str, str]:
     if instance.report.loading:
         return STARTING, "Loading data."
     node = seen.view.nodes[instance.id]
+    if node.synced or seen.view.slots_of(node.id):
+        return STARTING, "The kubelet does not report the pod as ready."
     if node.astray:
         return REPLICATING_ELSEWHERE, replication_link.problem(seen, node)
     if node.is_replica:

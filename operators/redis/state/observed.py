@@ -166,13 +166,13 @@ class Observed:
         It was never connected since it started, and nothing shows what the primary wrote while it did not run. Or the
         primary may have served clients for long after the replica lost the connection. Redis elects no such replica
         either, unless that is forced (clusterHandleSlaveFailover in cluster.c). A server that hung notices only when it
-        resumes that it lost the connection; the record shows for how long it has not served.
+        resumes that it lost the connection; the record shows since when it was not in sync.
         """
         instance = self.reachable.get(node_id)
         if instance is None or instance.report is None:
             return True
         known = instance.recorded
-        away = (now - known.away_since).total_seconds() if known and known.away_since else 0.0
+        away = (now - known.out_of_sync_since).total_seconds() if known and known.out_of_sync_since else 0.0
         served = self._last_served(primary, now)
         return max(instance.report.unlinked_seconds, away) > served + max_lag_seconds(instance.report)
 

@@ -99,7 +99,8 @@ def serves(seen: Assessment, instance: Instance) -> bool:
     node = seen.view.nodes.get(instance.id)
     if node is None or not instance.ready or node.report is None or node.report.loading:
         return False
-    return bool(seen.view.slots_of(node.id)) or node.synced or (node.connected and not (node.primary_at or node.astray))
+    is_linked = node.connected and not (node.primary_at or node.astray or seen.lost(node.primary))
+    return bool(seen.view.slots_of(node.id)) or node.synced or is_linked
 
 
 def _is_idle(seen: Assessment, instance: Instance) -> bool:

@@ -345,13 +345,49 @@ def test_replica_that_lost_its_link_within_the_last_minute_takes_over_without_co
     assert len(of(made.actions, "FailOver")) == 1
 
 
-@pytest.mark.parametrize(("status", "takes_over"), [("True", True), ("Unknown", True), ("False", False)])
-def test_replica_that_hung_takes_over_only_with_consent(status: str, *, takes_over: bool) -> None:
-    """When it resumes, it reports that it lost its link a second ago; the record shows that it had not served long."""
-    at = (lost(P0, 0), P1, P2, replace(R0, unlinked_seconds=1.0), R1, R2)
-    nodes = cluster(*at).obj["status"]["nodes"]
-    nodes[3] |= {"status": status, "lastTransitionTime": LONG_AGO}
-    made = plan(*world(*at, status={"nodes": nodes}))
+UNREACHABLE = replace(R0, up=False)
+HUNG = replace(UNREACHABLE, failed=True)
+LINKED = replace(R0, link="10.0.0.1:6379")
+
+
+@pytest.mark.parametrize(
+    ("before", "between", "takes_over"),
+    [
+        (HUNG, [], False),
+        (HUNG, [(lost(P0, 0), LINKED)], False),
+        (HUNG, [(replace(P0, up=False), LINKED)], False),
+        (HUNG, [(P0, R0)], True),
+        (replace(UNREACHABLE, ready=True), [], True),
+        (replace(R0, ready=False), [], True),
+        (R0, [(lost(P0, 0), LINKED)], True),
+    ],
+    ids=[
+        "hung",
+        "resumes, and has not noticed the end of its primary",
+        "resumes while its primary is out of reach",
+        "hung, and was in sync again",
+        "out of reach",
+        "in sync, and not ready for the kubelet",
+        "in sync until the end of its primary",
+    ],
+)
+def test_replica_that_was_not_in_sync_takes_over_only_with_consent(
+    before: At, between: list[tuple[At, At]], *, takes_over: bool
+) -> None:
+    """When it resumes, it reports that it lost its link a second ago: the record shows since when it was not in sync.
+
+    Args:
+        before: the replica for the last hour.
+        between: the primary and the replica in the last seconds.
+    """
+    at, status = (P0, P1, P2, before, R1, R2), cluster(*formed()).obj["status"]
+    for seconds, (primary, copy) in [(3600, (P0, before)), *((2, each) for each in between)]:
+        at = (primary, P1, P2, copy, R1, R2)
+        resource = cluster(*at, status={"nodes": status["nodes"]})
+        status = PLANNER.plan(resource, seen(resource, *at), NOW - timedelta(seconds=seconds)).status
+    made = plan(
+        *world(lost(P0, 0), P1, P2, replace(R0, unlinked_seconds=1.0), R1, R2, status={"nodes": status["nodes"]})
+    )
     assert bool(of(made.actions, "FailOver")) == takes_over
     assert made.status.get("recovery", {}).get("older") == (None if takes_over else [node_id(3)])
 
