@@ -27,6 +27,7 @@ from operators.redis.steps.bootstrap_plan import planned, replaced_node, why_inc
 from operators.redis.steps.waiting import GOSSIP_SECONDS
 from shared.runtime.plan import PASS, Action, Step
 from shared.status.phases import CREATING
+from shared.steps import volumes
 
 
 def create_cluster(seen: Assessment) -> Step:
@@ -47,6 +48,9 @@ def create_cluster(seen: Assessment) -> Step:
             f"Cannot create the cluster: the nodes must be empty, but {occupied}. Nothing was changed. If the data is "
             "not needed, delete this resource and its volume claims, and create the resource again.",
         )
+    if left := next((each for each in seen.staying if each.report and each.report.me.primary), None):
+        message = f"{left.name} is an empty replica of a former node: recreating it with an empty volume."
+        return Step.wait(CREATING, message, *volumes.replace_disk(left, in_use=False))
     if replaced := replaced_node(seen):
         message = f"{replaced.name} has a new, empty node; removing the former one from its peers (CLUSTER FORGET)."
         others = tuple(endpoint(resource, instance) for instance in seen.instances if instance.report)

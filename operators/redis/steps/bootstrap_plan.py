@@ -76,6 +76,8 @@ def why_occupied(seen: Assessment) -> str:
             continue
         if report.keys and (renewed or not report.me.slots):
             return f"{instance.name} holds {report.keys} keys"
+        if report.me.primary and seen.resource.spec.template.volumes is not None:
+            return f"{instance.name} is a replica of node {report.me.primary[:8]}, and its volume is shared"
         if beyond := report.me.slots - given.get(report.id, Slots()):
             return f"{instance.name} owns slots {beyond}"
         if foreign := [node.id for node in report.nodes if not node.handshake and node.id not in known]:

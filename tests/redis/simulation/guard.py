@@ -646,8 +646,9 @@ class Guard:
                 self.fail(f"{action}, a primary that owns {owned.bit_count()} slots and serves")
             if is_requested(redis.objects(API.kind), process.cluster):  # it stops before its primary does
                 continue
-            primary = redis.node(process.node.me.primary)
-            if owners.get(process.node.me.primary) and (primary is None or redis.process_of(primary) is None):
+            primary, lead = redis.node(process.node.me.primary), owners.get(process.node.me.primary, 0)
+            is_given_up = self._allows(lead) and not process.node.keys
+            if lead and not is_given_up and (primary is None or redis.process_of(primary) is None):
                 self.fail(f"{action}, a replica whose primary is unreachable")
 
     def may_shrink(self, redis: FakeRedis, name: str, replicas: int, action: str) -> None:

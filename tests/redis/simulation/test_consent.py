@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.harness.scenario import ScenarioStep, Stage, later, limit_turns, operator_down
+from shared.kubernetes.kinds import POD
+from tests.harness.scenario import ScenarioStep, Stage, at_once, later, limit_turns, operator_down
 from tests.harness.scenario_runner import ScenarioRun
 from tests.redis.simulation.losses import (
     DAY,
@@ -25,7 +26,8 @@ from tests.redis.simulation.losses import (
 )
 from tests.redis.simulation.moving_slots import redis_of, status
 from tests.support.plays import begun, begun_once, ready, run
-from tests.support.redis.scenarios import cluster, recovery_confirmed
+from tests.support.pod_loss import delete_now
+from tests.support.redis.scenarios import cluster, recovery_confirmed, to_redis
 
 ON_VOLUMES, IN_DIRECTORIES = cluster(6), on_hosts()
 
@@ -425,3 +427,15 @@ async def test_cluster_is_created_again_only_if_no_disk_may_have_keys(kept: int)
     await run(play, (recovery_confirmed(), later(60)))
     assert ready(play)["reason"] == "Ready"
     assert redis.state()[0]["slots by primary"] == [5461, 5461, 5462]
+
+
+async def test_cluster_without_keys_is_created_again_although_a_replica_is_left() -> None:
+    """It refuses to forget its primary ("Can't forget my master"), and to take slots."""
+    idle = to_redis("no client writes", lambda redis: setattr(redis.client, "idle", True))
+    play = await begun(SUBJECT, idle, ON_VOLUMES)
+    redis = redis_of(play.world)
+    [_, left], pods = shard_of(redis), [process.pod for process in redis.running]
+    await run(play, (*at_once(delete_now(POD, left), *destroyed(pod for pod in pods if pod != left)), later(60)))
+    assert ready(play)["reason"] == "SlotsLost"
+    await run(play, (recovery_confirmed(), later(60), later(60)))
+    assert ready(play)["reason"] == "Ready", ready(play)["message"]

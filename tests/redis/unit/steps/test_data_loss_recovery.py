@@ -610,6 +610,31 @@ def test_cluster_without_any_data_is_formed_again_after_confirmation() -> None:
     assert is_formed.status["forming"]
 
 
+SHARED = {"type": "nfs", "persistentVolumeClaimName": "all"}
+
+
+def replica_left(**spec: Any) -> tuple[RedisCluster, Observed]:
+    """A loss of all slots that is confirmed: only demo-3 has kept its volume, an empty replica of the lost demo-0."""
+    at = [*NO_DATA[:3], At(incarnation=0, member=False, knows=False, epoch=1), *NO_DATA[4:]]
+    resource, found = world(*at, is_formed=False, status={"formed": False}, **spec)
+    former = [Node(node_id(n), f"10.0.1.{n}", 6379, frozenset({"master", "fail"}), "", n + 1) for n in range(3)]
+    me = Node(node_id(3), "10.0.0.4", 6379, frozenset({"slave", "myself"}), node_id(0), 1)
+    report = found.instances[3].report
+    assert report is not None
+    left = replace(found.instances[3], report=replace(report, nodes=(me, *former), replicates="10.0.1.0:6379"))
+    return resource, replace(found, instances=(*found.instances[:3], left, *found.instances[4:]))
+
+
+def test_replica_that_a_total_loss_left_is_recreated_before_the_cluster_is_created_again() -> None:
+    """No replica forgets its primary, or takes slots."""
+    made = plan(*replica_left())
+    assert acts(made.actions) == ["delete PersistentVolumeClaim data-demo-3", "delete Pod demo-3"]
+    assert made.verdict.reason == "Creating"
+    shared = plan(*replica_left(storage=None, pod=[{"volumes": SHARED}]))
+    assert (acts(shared.actions), shared.verdict.reason) == ([], "NotEmpty")
+    assert "demo-3 is a replica of node 0000aaaa" in shared.verdict.message
+
+
 NO_DATA = [At(incarnation=1, recorded=0, disk=f"disk-{n}b", member=False, knows=False, epoch=0) for n in range(6)]
 
 
