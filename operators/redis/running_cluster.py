@@ -8,7 +8,6 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.api.spec import MAX_REPLICAS
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import redis_conf
-from operators.redis.objects.config_map import proven
 from operators.redis.objects.names import is_foreign
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import ConfigTemplate
@@ -19,9 +18,8 @@ from shared.kubernetes.kinds import Obj
 def as_it_runs(seen: Assessment, /) -> Assessment:
     """Return the cluster with its present size and settings, instead of the spec's, and without foreign data."""
     running = _without_foreign(seen)
-    given = {"config": ConfigTemplate(), "config_map": proven(running.config_map, running.stateful_set)}
-    if any(getattr(running, name) != value for name, value in given.items()):
-        running = replace(running, **given)
+    if running.config != ConfigTemplate() or running.applied_config is not running.config_map:
+        running = replace(running, config=ConfigTemplate(), config_map=running.applied_config)
     resource = _with_present_settings(_at_present_size(running), running.config_map)
     return running if resource is running.resource else replace(running, resource=resource)
 

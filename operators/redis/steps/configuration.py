@@ -64,9 +64,11 @@ def live_settings(seen: Assessment) -> Mapping[str, str]:
 
 def _kept(seen: Assessment) -> redis_conf.Kept:
     """Return the directives whose desired value must not be used yet: refused ones, and those of persistence."""
-    kept, stays = redis_conf.kept_values(seen.resource, _proven(seen)), keeps_persistence(seen)
-    applied = config_map.persistence(seen.config_map, seen.stateful_set)
-    return {**kept, **{name: applied.get(name, []) for name in redis_conf.PERSISTENCE if stays or name in kept}}
+    kept, stays = redis_conf.kept_values(seen.resource, seen.applied_config), keeps_persistence(seen)
+    return {
+        **kept,
+        **{name: seen.persistence.get(name, []) for name in redis_conf.PERSISTENCE if stays or name in kept},
+    }
 
 
 def keeps_persistence(seen: Assessment) -> bool:
@@ -122,16 +124,15 @@ def _configuration(seen: Assessment) -> tuple[Mapping[str, str], Mapping[str, st
     """
     resource = seen.resource
     text, before = template_text(seen), seen.config_map
-    unaccepted, proven = _unaccepted(seen), _proven(seen)
+    unaccepted, applied = _unaccepted(seen), seen.applied_config
     refused = refused_by_servers(seen) if unaccepted else {}
-    if proven is not None and READ_ONCE in _annotations(proven) and unaccepted - refused.keys():
-        return proven["data"], {
-            name: value for name, value in _annotations(proven).items() if name in _CONFIG_ANNOTATIONS
+    if applied is not None and READ_ONCE in _annotations(applied) and unaccepted - refused.keys():
+        return applied["data"], {
+            name: value for name, value in _annotations(applied).items() if name in _CONFIG_ANNOTATIONS
         }
-    present = redis_conf.present(proven)
+    present = redis_conf.present(applied) if refused else {}
     kept = {**_kept(seen), **{name: present.get(name, []) for name in refused}}
-    applied = config_map.persistence(before, seen.stateful_set)
-    kept |= {name: lines for name, lines in applied.items() if name in unaccepted}
+    kept |= {name: lines for name, lines in seen.persistence.items() if name in unaccepted}
     content = {CONFIG_KEY: redis_conf.render(resource, text, kept)} | ({TEMPLATE_KEY: text} if text else {})
     mark = configured(redis_conf.live(resource, text, kept))  # of this file: new servers lack what is refused
     unread, times = _unread(seen), _recorded_times(seen)
@@ -139,10 +140,6 @@ def _configuration(seen: Assessment) -> tuple[Mapping[str, str], Mapping[str, st
     annotations = {CONFIG_MARK: mark, READ_ONCE: digest}
     times = redis_conf.withdrawn(resource, text, before, kept, unread=unread, times=times)
     return content, annotations | ({WITHDRAWN: str(times)} if times else {})
-
-
-def _proven(seen: Assessment) -> Obj | None:
-    return config_map.proven(seen.config_map, seen.stateful_set)
 
 
 def _unread(seen: Assessment) -> frozenset[str]:
@@ -174,7 +171,7 @@ def _unaccepted(seen: Assessment) -> set[str]:
     resource = seen.resource
     if not resource.formed:
         return set()
-    present, desired = redis_conf.present(_proven(seen)), live_settings(seen)
+    present, desired = redis_conf.present(seen.applied_config), live_settings(seen)
     changed = {
         name: value
         for name, value in desired.items()

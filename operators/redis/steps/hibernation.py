@@ -11,7 +11,6 @@ from dataclasses import replace
 from operators.redis.api.node_entries import REPLICA_ROLE
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import redis_conf
-from operators.redis.objects.config_map import persistence
 from operators.redis.objects.pod import stop_delay
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.state.instance import Instance
@@ -27,8 +26,7 @@ def hold(seen: Assessment) -> Assessment:
     A node that starts with a new append-only file ignores its snapshot, and one without persistence is a new node.
     """
     stopped: Assessment = hibernation.hold(seen)
-    applied = persistence(seen.config_map, seen.stateful_set) if stopped is not seen else {}
-    kept = {name: redis_conf.joined(lines) for name, lines in applied.items()}
+    kept = {name: redis_conf.joined(lines) for name, lines in seen.persistence.items() if stopped is not seen}
     if not kept or kept.items() <= redis_conf.live(stopped.resource, template_text(stopped)).items():
         return stopped
     return replace(stopped, resource=stopped.resource.changed_to({"config": stopped.resource.spec.config | kept}))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from operators.redis.api.node_entries import REPLICA_ROLE
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import names
-from operators.redis.objects.config_map import persistence
 from operators.redis.objects.names import CERTIFICATE_MARK
 from operators.redis.objects.redis_conf import appends, joined
 from operators.redis.state.instance import Instance
@@ -71,5 +70,4 @@ def _refusal(seen: Assessment) -> str:
 
 def _writes_log(seen: Assessment) -> bool:
     """Whether running servers write an append-only file: the file has what they use, not what the spec requests."""
-    applied = persistence(seen.config_map, seen.stateful_set)
-    return joined(applied.get("appendonly", [["no"]])).lower() == "yes"
+    return joined(seen.persistence.get("appendonly", [["no"]])).lower() == "yes"

@@ -430,7 +430,7 @@ async def test_cluster_is_created_again_only_if_no_disk_may_have_keys(kept: int)
 
 
 async def test_cluster_without_keys_is_created_again_although_a_replica_is_left() -> None:
-    """It refuses to forget its primary ("Can't forget my master"), and to take slots."""
+    """A replica refuses CLUSTER FORGET for its primary, and CLUSTER ADDSLOTS."""
     idle = to_redis("no client writes", lambda redis: setattr(redis.client, "idle", True))
     play = await begun(SUBJECT, idle, ON_VOLUMES)
     redis = redis_of(play.world)
