@@ -291,7 +291,7 @@ def test_persistence_of_stopped_nodes_stays_although_the_file_is_changed_by_hand
     former, resource = cluster(*ASLEEP, hibernate=True, config=stopped), cluster(*ASLEEP, hibernate=True)
     found = recorded(seen(former, *ASLEEP, replicas=0))
     made = {each.obj["kind"]: each.obj for each in of(plan(former, found).actions, "Apply")}
-    found = replace(found, stateful_set=made["StatefulSet"], config_map=text and _file(text))
+    found = replace(found, stateful_set=made["StatefulSet"], config_map=_file(text) if text else None)
     (file,) = (each.obj for each in of(plan(resource, found).actions, "Apply") if each.obj["kind"] == "ConfigMap")
     assert file["data"] == made["ConfigMap"]["data"]
 
