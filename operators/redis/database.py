@@ -9,7 +9,7 @@ from operators.redis.objects.names import COMPONENT, CONTAINER
 from operators.redis.security.secrets import made_secrets
 from operators.redis.state.volume_record import to_record
 from operators.redis.steps.connection_secret import connection, of_users, spare
-from operators.redis.steps.hibernation import why_running
+from operators.redis.steps.hibernation import stop_replicas, why_running
 from operators.redis.steps.provisioning import ensure_secrets, ensure_stateful_set
 from operators.redis.steps.rolling_update import permitted
 from shared.steps.database import StoredDatabase
@@ -38,4 +38,4 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
 )
 
 SIZE = "replicas", "replicas_per_master"
-HIBERNATION: Hibernation[Assessment] = Hibernation(SIZE, why_running, ensure_stateful_set)
+HIBERNATION: Hibernation[Assessment] = Hibernation(SIZE, why_running, ensure_stateful_set, stop_replicas)

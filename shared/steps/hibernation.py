@@ -5,9 +5,10 @@ crash nor a lost status makes it look like an outage, and no absent instance lik
 The record counts only if `managedFields` shows that the operator wrote it. A person, or a tool that restores a former
 StatefulSet, would otherwise stop or scale a healthy database.
 
-1. Nothing else is in progress. `Hibernating` is reported, and then the record is written.
-2. All pods stop, those that could take over from others first. Nothing is repaired.
+1. Nothing else is in progress. `Hibernating` is reported.
+2. Pods that could take over from others stop. Then all stop, in the write of the record, and nothing is repaired.
 3. spec.hibernate is false: the pods return, at that size, and are repaired. Once all serve, the record is removed.
+   If another client starts pods, they return as well, and then stop again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.encoding import canonical, decode
 from shared.kubernetes.kinds import Obj
-from shared.runtime.plan import PASS, Outcome, Step, StepOf, announced
+from shared.runtime.plan import PASS, Action, Outcome, Step, StepOf, announced
 from shared.status.health import Finding, Health
 from shared.status.reasons import HIBERNATED, HIBERNATING, WAKING_UP
 from shared.status.verdict import Progress, Verdict
@@ -28,7 +29,6 @@ from shared.steps.database import HIBERNATION, SeenStored, Stored
 
 WAKES = "wakes"  # field of a record: 1 once the pods return, else 0; the others are fields of the spec
 PHASES = frozenset({HIBERNATED, HIBERNATING, WAKING_UP})
-STAGE_SECONDS = 2.0  # until stopping pods are observed again: before the first one has ended
 _KEPT = "volumes, Services, Secrets and the disruption budget stay"
 
 
@@ -44,6 +44,8 @@ def hold(seen: Any) -> Any:
     """Return the view with the record, and with the size at which the pods stopped, until all servers are back."""
     made, path = seen.stateful_set, ("metadata", "annotations", HIBERNATION)
     found = record(made) if made and managed_fields.is_applied(made, *path) else {}
+    if found and made["spec"]["replicas"]:
+        found[WAKES] = 1
     size = {name: value for name, value in found.items() if name != WAKES}
     return replace(seen, hibernation=found, resource=seen.resource.changed_to(size)) if size else seen
 
@@ -69,7 +71,7 @@ def keep_stopped(seen: Stored) -> Step:
     if not is_stopped(seen):
         return PASS
     if any(each.pod_obj is not None for each in seen.instances):
-        return Step.wait(HIBERNATING, f"Waiting until all pods have stopped; {_KEPT}.", requeue=STAGE_SECONDS)
+        return Step.wait(HIBERNATING, f"Waiting until all pods have stopped; {_KEPT}.")
     return Step.paused(HIBERNATED, f"All pods are stopped; {_KEPT}. A changed size applies after the wake-up.")
 
 
@@ -81,11 +83,13 @@ class Hibernation(Generic[SeenStored]):
         size: names of the fields of the spec with its size.
         why_running: returns why pods must not stop although everything matches the spec; empty if they may.
         apply: keeps the StatefulSet, with `note`, and while it `stops`, without pods.
+        stop_first: returns the actions that precede the stop of all pods.
     """
 
     size: tuple[str, ...]
     why_running: Callable[[SeenStored], str]
     apply: StepOf[SeenStored]
+    stop_first: Callable[[SeenStored], tuple[Action, ...]] = lambda _: ()
 
     def turn(self, seen: Any, verdict: Verdict, provided: Verdict, is_back: Any) -> tuple[Outcome, Verdict]:
         """Return what begins or ends a hibernation, and the verdict to report instead of that of all chains."""
@@ -108,7 +112,7 @@ class Hibernation(Generic[SeenStored]):
         size = {name: getattr(seen.resource.spec, name) for name in self.size}
         noted = self.apply(replace(seen, hibernation=size | {WAKES: 0}))
         message = f"Nothing else is in progress: stopping all pods; {_KEPT}."
-        step = announced(seen.resource.obj, Step.wait(HIBERNATING, message, *noted.actions))
+        step = announced(seen.resource.obj, Step.wait(HIBERNATING, message, *self.stop_first(seen), *noted.actions))
         return Outcome(step.actions, requeue=step.requeue), Verdict(step.progress, step.reason, step.message)
 
     @staticmethod

@@ -187,7 +187,10 @@ def _stateful_set(seen: Assessment, mounts: pod.MountedSecrets) -> Obj:
 def _count(seen: Assessment) -> int:
     """Return the replicas: one for each member, unless a hibernation or a recovery determines them."""
     stopped = 0 if hibernation.stops(seen) else replicas(seen)
-    return seen.layout.replicas if stopped is None else stopped
+    if stopped is not None:
+        return stopped
+    returns = seen.hibernation and seen.members is None  # another client may have started fewer than a quorum
+    return max(seen.layout.replicas, seen.resource.spec.size if returns else 0)
 
 
 def quota(seen: Assessment) -> int:

@@ -7,6 +7,7 @@ safe to repeat, and safe to interrupt between any two commands.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -425,6 +426,25 @@ class ShutDown(NodeCall):
 
     def __str__(self) -> str:
         return f"end the server of {self.at.name}, whose pod is being deleted (SHUTDOWN)"
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(RedisCall):
+    """Let some seconds pass before the next action of the chain, by the clock of this process alone.
+
+    Attributes:
+        why: purpose, as a clause.
+    """
+
+    seconds: float
+    why: str
+
+    async def carry_out(self, connect: Connect, /) -> None:
+        del connect
+        await asyncio.sleep(self.seconds)
+
+    def __str__(self) -> str:
+        return f"wait {self.seconds:g} s, {self.why}"
 
 
 async def execute(connect: Connect, call: Call, record: Record = unrecorded) -> None:

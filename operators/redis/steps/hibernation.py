@@ -2,22 +2,26 @@
 
 While a replica runs, Valkey 9 lets it take over from a primary that gets SIGTERM, and other engines may elect it. So
 the pods of all replicas are deleted first. The StatefulSet has no replicas before it could create them again.
+Both is one chain of actions: no stage can be paused, and no time of another machine counts. If the operator ends in
+between, the replicas return as those of any deleted pod.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from operators.redis.api.node_entries import REPLICA_ROLE
+from operators.redis.client.commands import Pause
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import redis_conf
-from operators.redis.objects.pod import stop_delay
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.state.instance import Instance
 from operators.redis.steps.configuration import template_text
 from operators.redis.topology.view_conflicts import brief
-from shared.kubernetes.pods import deleted_for
+from shared.kubernetes.kinds import POD
+from shared.runtime.plan import Action, Delete
 from shared.steps import hibernation
+
+HEAD_START_SECONDS = 2.0
+"""Time between the deletions of replicas and of primaries: less than the preStop hook sleeps (`pod.stop_delay`)."""
 
 
 def hold(seen: Assessment) -> Assessment:
@@ -44,8 +48,9 @@ def why_running(seen: Assessment) -> str:
     return f"another client is moving {brief(slots)}." if slots else ""
 
 
-def replicas_to_stop(seen: Assessment) -> list[Instance]:
-    """Return the replicas whose servers would not get SIGTERM two seconds before those of pods that are deleted now."""
-    found = [each for each in seen.instances if each.recorded and each.recorded.role == REPLICA_ROLE]
-    pods = [(each, each.pod_obj, deleted_for(each.pod_obj, seen.now)) for each in found if each.pod_obj]
-    return [each for each, pod, since in pods if since is None or since < min(2, stop_delay(pod) - 3)]
+def stop_replicas(seen: Assessment) -> tuple[Action, ...]:
+    """Return the actions by which the servers of replicas get SIGTERM two seconds before those of primaries."""
+    replicas = [seen.reachable[node.id] for node in seen.view.reachable_nodes if node.is_replica]
+    deletions = [Delete(POD, each.pod_obj) for each in replicas if each.pod_obj]
+    pause = Pause(seen.secrets.access, HEAD_START_SECONDS, "so that replicas stop before primaries")
+    return (*deletions, pause) if deletions else ()

@@ -27,19 +27,18 @@ from operators.redis.security.users import GENERATED, REQUEST, USER, Passwords
 from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import origin
 from operators.redis.steps.configuration import config_marks, template_text
-from operators.redis.steps.hibernation import replicas_to_stop
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import POD, SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.copies import CopiedCertificate, following
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
-from shared.runtime.plan import PASS, Apply, Delete, Step, WriteSecret
+from shared.runtime.plan import PASS, Apply, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT, REPLACING_CERTIFICATES
 from shared.status.verdict import Progress
 from shared.steps import certificates as steps
@@ -100,8 +99,7 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     uid = origin(seen.resource, seen)
     marks, text = made_with(seen.secrets) | {CONFIG_MARK: mark}, template_text(running)
     template = pod.pod(runs, own, image, marks, digest, text, uid, bus_port(seen))
-    first = replicas_to_stop(seen) if hibernation.stops(seen) else []
-    count = 0 if hibernation.stops(seen) and not first else replicas(seen)
+    count = 0 if hibernation.stops(seen) else replicas(seen)
     made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set, uid)
     made["metadata"]["annotations"] |= {APPLIED_CONFIG: proof} | hibernation.note(seen)
     spec = runs.spec  # for the default exporter of another release, no node restarts
@@ -114,9 +112,7 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, seen.settings.operator, seen.now, frozenset({"cpu"}))
     parts = (*pod.DEFERRED, RESOURCES) if resizes else pod.DEFERRED
     made = keep_deferred(made, seen.stateful_set, parts, seen.settings.operator, pod.DIGEST, from_spec=given)
-    stopping = (Delete(POD, each.pod_obj) for each in first if each.pod_obj and not each.leaving)
-    # A stale plan could delete nodes' pods.
-    return Step.do(Apply(STATEFUL_SET, made, unchanged=True), *stopping)
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))  # a stale plan could delete nodes' pods
 
 
 # Secrets.

@@ -143,12 +143,8 @@ class Guard:
             if body.get("propagationPolicy") != "Orphan":
                 self.may_empty(etcd, name, 0, f"the operator deletes the StatefulSet {name}")
         elif target.kind == STATEFUL_SET and value_at(body, "spec.replicas") is not None:
-            replicas, record, former = (
-                value_at(body, "spec.replicas"),
-                hibernation.record(body),
-                hibernation.record(live),
-            )
-            if record.get(hibernation.WAKES) == 0 != former.get(hibernation.WAKES):
+            replicas, record = value_at(body, "spec.replicas"), hibernation.record(body)
+            if record.get(hibernation.WAKES) == 0 and value_at(live, "spec.replicas"):
                 self.may_begin_to_hibernate(etcd, name, record["size"])
             self.may_empty(etcd, name, replicas, f"the operator gives the StatefulSet {name} {replicas} replicas")
 

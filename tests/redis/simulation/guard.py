@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from operators.redis.api.resource import API
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from shared.kubernetes.pods import deleted_for
 from shared.steps import hibernation
 from tests.harness.api_server.requests import TargetedRequest, value_at
 from tests.harness.scenario import Unsafe
@@ -609,12 +610,8 @@ class Guard:
             if body.get("propagationPolicy") != "Orphan":
                 self.may_shrink(redis, name, 0, f"the operator deletes the StatefulSet {name}")
         elif target.kind == STATEFUL_SET and value_at(body, "spec.replicas") is not None:
-            replicas, record, former = (
-                value_at(body, "spec.replicas"),
-                hibernation.record(body),
-                hibernation.record(live),
-            )
-            if record.get(hibernation.WAKES) == 0 != former.get(hibernation.WAKES):
+            replicas, record = value_at(body, "spec.replicas"), hibernation.record(body)
+            if record.get(hibernation.WAKES) == 0 and value_at(live, "spec.replicas"):
                 self.may_begin_to_hibernate(redis, name, record["replicas"])
             self.may_shrink(redis, name, replicas, f"the operator scales the StatefulSet {name} to {replicas} replicas")
 
@@ -681,7 +678,10 @@ class Guard:
                 self.fail(f"{action}, while {process.pod} does not serve in sync")
 
     def may_hibernate(self, redis: FakeRedis, name: str, action: str) -> None:
-        """Check that all pods stop while no slot moves, replicas first, and that each volume then has the data."""
+        """Check that all pods stop while no slot moves, and that each volume then has the data.
+
+        Replicas get SIGTERM first: the API server reports whole seconds, so that one of two can be required.
+        """
         pods = {obj["metadata"]["name"]: obj for _, obj in redis.objects(POD)}
         for process in redis.running:
             if process.cluster != name:
@@ -690,7 +690,8 @@ class Guard:
                 self.fail(f"{action}, while {process.pod} has open slots")
             if process.disk == process.uid or not (process.persistent or process.saves):
                 self.fail(f"{action}, though {process.pod} keeps no keys on a volume")
-            if process.node.me.primary and "deletionTimestamp" not in pods.get(process.pod, ENDED)["metadata"]:
+            pod = pods.get(process.pod)
+            if process.node.me.primary and pod and (deleted_for(pod, redis.clock()) or 0.0) < 1:
                 self.fail(f"{action}, while the replica {process.pod} could take over")
 
     def may_destroy(self, redis: FakeRedis, claim: Obj, action: str) -> None:
@@ -703,9 +704,6 @@ class Guard:
         if missing := self.only_copies(redis, node):
             self.fail(f"{action}, which has the only copy of {_keys(missing)}")
 
-
-ENDED: Obj = {"metadata": {"deletionTimestamp": ""}}
-"""A pod that no longer exists, while its server is about to end."""
 
 _UNREADABLE = Entry(-1)
 """Read of a key whose slot is open while the other end does not answer."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from operators.redis.steps import provisioning
+from operators.redis.database import HIBERNATION as HIBERNATES
+from operators.redis.plan import Planner
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.status.verdict import Verdict
@@ -100,6 +103,31 @@ async def test_hibernation_that_is_withdrawn_midway_ends_as_if_there_was_none(tu
     await carry_out(run, PLAIN)
     assert reason(run) == "Ready"
     require_all_keys(run)
+
+
+@pytest.mark.parametrize("turns", [3, *(pytest.param(turns, marks=pytest.mark.nightly) for turns in (2, 4, 5, 8, 12))])
+async def test_cluster_that_is_paused_midway_serves_or_has_stopped(turns: int) -> None:
+    run = await begun_once(REDIS, PLAIN)
+    run.stage.workloads.sleep_before_stop()
+    await carry_out(run, limit_turns(ASLEEP, turns), cluster(6, hibernate=True, pause=True), later(60))
+    pods = len(run.stage.find(POD))
+    assert (pods, reason(run, "Available")) in ((6, "Served"), (0, "Hibernated"))
+    await carry_out(run, ASLEEP)
+    assert (reason(run), len(run.stage.find(POD))) == ("Hibernated", 0)
+    await carry_out(run, PLAIN)
+    assert reason(run) == "Ready"
+    require_all_keys(run)
+
+
+@pytest.mark.parametrize("seconds", [-10, 10])
+async def test_clock_of_the_operator_has_no_influence_on_the_order(seconds: int) -> None:
+    run = await begun_once(REDIS, PLAIN)
+    await run.wait(60)
+    run.end()
+    run.world.clock.error = timedelta(seconds=seconds)
+    run.stage.workloads.sleep_before_stop()
+    await carry_out(run, ASLEEP, later(60))
+    assert (reason(run), len(run.stage.find(POD))) == ("Hibernated", 0)
 
 
 @pytest.mark.nightly
@@ -216,7 +244,7 @@ def stops_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def stops_all_pods_at_once(patch: pytest.MonkeyPatch) -> None:
     """Stops primaries together with their replicas."""
-    patch.setattr(provisioning, "replicas_to_stop", lambda _: [])
+    patch.setattr(Planner, "hibernation", replace(HIBERNATES, stop_first=lambda _: ()))
 
 
 IN_SYNC = Scenario("asleep", (ASLEEP,), given=(PLAIN,))

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import cache, partial
 
-from operators.redis.api.resource import API
+from operators.redis.api.resource import API, RedisCluster
+from operators.redis.client.commands import Pause
 from operators.redis.objects.names import CLUSTER_UID, COPY_OF, PRIMARY
 from operators.redis.operator import clusters
 from operators.redis.security.users import Passwords
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.state.observed import Observed
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
     CONFIG_MAP,
@@ -26,6 +28,8 @@ from shared.kubernetes.kinds import (
 )
 from shared.pki.ca import fulfil
 from shared.pki.rotation import CertificateOrder
+from shared.runtime.controller import Controller
+from shared.runtime.plan import Call, Record
 from shared.steps.passwords import ROTATE
 from tests.harness.api_server.kinds import CUSTOM, Served
 from tests.harness.harness import NOW
@@ -55,9 +59,23 @@ OPTIONS = parse_options("redis-operator", "redis", [], {})
 AS_CONDITIONS = "type", "masterNodeId", "hostname"
 """Names of the same fields in status.conditions."""
 
+
+def _controller(redis: FakeRedis) -> Controller[RedisCluster, Observed]:
+    """Return the controller, whose pauses let the simulated time pass."""
+    made = clusters(OPTIONS, redis.connect)
+
+    async def call(given: Call, record: Record) -> None:
+        if isinstance(given, Pause):
+            redis.pass_by(given.seconds)
+        else:
+            await made.call(given, record)
+
+    return dataclasses.replace(made, issue=issued, call=call)
+
+
 REDIS = Subject(
     "redis",
-    lambda redis: dataclasses.replace(clusters(OPTIONS, redis.connect), issue=issued),
+    _controller,
     database=FakeRedis,
     serves=(Served(API.kind, schema=dataclasses.replace(CUSTOM, keys={"metadata.ownerReferences": ("uid",)})),),
     patience=20.0,  # a failed primary has a successor by then, and gossip has spread

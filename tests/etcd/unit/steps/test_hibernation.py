@@ -142,6 +142,22 @@ def test_record_is_removed_once_all_members_are_back_and_then_the_size_applies()
     assert following.verdict.reason == "Scaling"
 
 
+@pytest.mark.parametrize("hibernate", [False, True])
+def test_members_that_another_client_starts_are_repaired_while_the_cluster_is_paused(hibernate: bool) -> None:
+    made = hibernating(VOTER, VOTER, VOTER, pods=3, paused=True, hibernate=hibernate)
+    assert (made.verdict.reason, made.status["phase"]) == ("Paused", "Paused")
+    assert made.health is not None
+    assert made.health.available is not None
+    assert made.health.available.holds
+    lost = hibernating(VOTER, VOTER, replace(VOTER, up=False, disk="another"), pods=3, paused=True, hibernate=hibernate)
+    assert acts(lost.actions) == ["remove demo-2"]
+
+
+def test_members_that_another_client_starts_return_before_they_stop_again() -> None:
+    made = hibernating(*ASLEEP, known=False, pods=1)
+    assert (acts(made.actions), replicas(made), record_of(made)) == ([], 3, WAKING)
+
+
 FORGED = ['{"size":3,"wakes":0}', '{"size":1,"wakes":1}', '{"size":-1,"wakes":1}', '{"storage":1,"wakes":1}']
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.plan import Planner
 from operators.redis.state.observed import ConfigTemplate, Observed
 from operators.redis.steps.hibernation import why_running
-from shared.kubernetes.accessors import annotation, rfc3339
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.encoding import canonical
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
@@ -31,6 +30,7 @@ from tests.redis.unit.world import (
     of,
     plan,
     planned,
+    replica,
     requested_replicas,
     seen,
 )
@@ -59,14 +59,17 @@ def recorded(found: Observed, *, wakes: bool = False, size: dict[str, int] | Non
     return replace(found, stateful_set=annotated(found.stateful_set, note))
 
 
-def hibernating(*at: At, pods: int = 6, wakes: bool = False, size: dict[str, int] | None = None, **spec: Any) -> Plan:
+def hibernating(
+    *at: At, pods: int | None = None, wakes: bool = False, size: dict[str, int] | None = None, **spec: Any
+) -> Plan:
     """Return the plan of a cluster that records a hibernation.
 
     Args:
-        pods: replicas of the StatefulSet.
+        pods: replicas of the StatefulSet; by default 6 once the pods return.
     """
     resource = cluster(*at, **{"hibernate": not wakes} | spec)
-    return plan(resource, recorded(seen(resource, *at, replicas=pods), wakes=wakes, size=size))
+    count = 6 * wakes if pods is None else pods
+    return plan(resource, recorded(seen(resource, *at, replicas=count), wakes=wakes, size=size))
 
 
 def record_of(made: Plan) -> dict[str, int]:
@@ -89,63 +92,48 @@ def test_hibernation_is_reported_before_anything_stops() -> None:
     assert made.health.available.holds, "the pods still serve"
 
 
-def test_record_is_written_before_any_pod_is_deleted() -> None:
-    *_, last = planned(*formed(), hibernate=True, status=ANNOUNCED).chains
-    assert [type(action).__name__ for action in last] == ["Apply", *["Delete"] * 3], "one that fails ends the chain"
+def test_all_pods_stop_with_the_record_and_replicas_two_seconds_earlier() -> None:
+    """One chain, by one monotonic clock: if an action fails, or the operator ends, the replicas return."""
+    made = planned(*formed(), hibernate=True, status=ANNOUNCED)
+    *_, last = made.chains
+    deletions = [f"delete Pod demo-{number}" for number in (3, 4, 5)]
+    assert acts(last) == acts(made.actions) == [*deletions, "wait 2 s, so that replicas stop before primaries"]
+    assert [type(action).__name__ for action in last] == [*["Delete"] * 3, "Pause", "Apply"]
+    assert (applied_replicas(made), record_of(made), made.verdict.reason) == (0, STOPPED, "Hibernating")
 
 
-def test_without_replicas_all_pods_stop_with_the_record() -> None:
-    made = planned(P0, P1, P2, hibernate=True, replicasPerMaster=0, status=ANNOUNCED)
-    assert (applied_replicas(made), record_of(made)) == (0, {"replicas": 3, "replicas_per_master": 0, WAKES: 0})
+def test_nodes_that_are_replicas_now_stop_first() -> None:
+    """A failover may have followed the status that records their roles."""
+    now = [replica(3, keys=10), P1, P2, P0, R1, R2]
+    resource = cluster(*formed(), hibernate=True, status=ANNOUNCED)
+    assert acts(plan(resource, seen(resource, *now)).actions)[:3] == [
+        f"delete Pod demo-{number}" for number in (0, 4, 5)
+    ]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        replace(R0, old=True),
-        replace(R0, synced=False),
-        podless(R0),
-        replace(R0, leaving=True),
-        replace(R0, up=False),
-    ],
-    ids=["outdated", "not in sync", "missing", "leaving", "unreachable"],
-)
-def test_hibernation_waits_for_the_end_of_what_is_in_progress(other: At) -> None:
-    made = planned(P0, P1, P2, other, R1, R2, hibernate=True, status=ANNOUNCED)
-    assert not record_of(made)
-    assert made.verdict.reason not in ("Hibernating", "Hibernated")
-    assert made.verdict.message.endswith("spec.hibernate waits until this is over.")
+def test_pods_of_a_stopping_cluster_are_awaited() -> None:
+    made = hibernating(*(replace(each, leaving=True) for each in formed()))
+    assert (made.verdict.reason, acts(made.actions), applied_replicas(made)) == ("Hibernating", [], 0)
 
 
-def test_hibernation_waits_for_a_scale_out() -> None:
-    made = planned(*formed(), hibernate=True, status=ANNOUNCED, replicas=8)
-    assert (record_of(made), made.verdict.reason) == ({}, "Scaling")
+UNAPPLIED: list[Obj] = [{"pause": True}, {"pause": True, "hibernate": False}, {"config": {"port": "1"}}]
 
 
-def test_hibernation_waits_while_another_client_moves_slots() -> None:
-    opened = replace(P0, open_slots={3: (">", 1)}), replace(P1, open_slots={3: ("<", 0)})
-    made = planned(*opened, P2, R0, R1, R2, hibernate=True, status=ANNOUNCED)
-    assert (record_of(made), made.verdict.reason, made.status["phase"]) == ({}, "Hibernating", "Hibernating")
-    assert "another client is moving slot 3." in made.verdict.message
+@pytest.mark.parametrize("spec", UNAPPLIED, ids=["paused", "paused and withdrawn", "invalid"])
+def test_pods_that_another_client_starts_are_repaired_although_the_spec_is_not_applied(spec: Obj) -> None:
+    made = hibernating(*formed(), pods=6, **spec)
+    assert made.verdict.reason in ("Paused", "InvalidSpec")
+    assert made.health is not None
+    assert made.health.available is not None
+    assert made.health.available.holds
+    lost = replace(P0, up=False, disk="another", failed=True)
+    assert acts(hibernating(lost, P1, P2, R0, R1, R2, pods=6, **spec).actions)
 
 
-def test_replicas_stop_before_primaries() -> None:
-    for made in (hibernating(*formed()), planned(*formed(), hibernate=True, status=ANNOUNCED)):
-        assert acts(made.actions) == [f"delete Pod demo-{number}" for number in (3, 4, 5)]
-        assert (applied_replicas(made), record_of(made), made.verdict.reason) == (6, STOPPED, "Hibernating")
-
-
-@pytest.mark.parametrize(("seconds", "replicas"), [(0, 6), (2, 0)])
-def test_primaries_stop_once_servers_of_replicas_end_first(seconds: int, replicas: int) -> None:
-    at = (P0, P1, P2, *(replace(each, leaving=True) for each in (R0, R1, R2)))
-    resource = cluster(*at, hibernate=True)
-    found = recorded(seen(resource, *at))
-    for each in found.instances[3:]:
-        assert each.pod_obj is not None
-        each.pod_obj["metadata"]["deletionTimestamp"] = rfc3339(NOW - timedelta(seconds=seconds))
-        each.pod_obj["spec"]["containers"] = [{"name": "redis", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}]
-    made = plan(resource, found)
-    assert (applied_replicas(made), acts(made.actions), made.requeue) == (replicas, [], 2.0)
+def test_pods_that_another_client_starts_return_before_they_stop_again() -> None:
+    """The pods may have served for hours: what is in progress is over first."""
+    made = hibernating(*ASLEEP, pods=2)
+    assert (acts(made.actions), applied_replicas(made), record_of(made)) == ([], 6, WAKING)
 
 
 FORGED = [
@@ -218,7 +206,7 @@ def test_hibernation_that_is_requested_again_waits_until_all_nodes_are_back() ->
 
 
 def test_withdrawn_hibernation_returns_the_pods_before_all_have_stopped() -> None:
-    at = (P0, P1, P2, *(replace(each, leaving=True) for each in (R0, R1, R2)))
+    at = (*(replace(each, leaving=True) for each in (P0, P1, P2)), podless(R0), podless(R1), podless(R2))
     made = hibernating(*at, hibernate=False)
     assert (acts(made.actions), applied_replicas(made), record_of(made)) == ([], 6, WAKING)
 
