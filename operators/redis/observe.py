@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from operators.redis.api.resource import API, RedisCluster
@@ -36,6 +36,7 @@ from operators.redis.state.observed import ConfigTemplate, Observed
 from operators.redis.state.volume_record import restored_entries
 from operators.redis.zones import Zones
 from shared.kubernetes import ordinals, ownership
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import (
@@ -62,6 +63,12 @@ from shared.steps.network_policy import network_policy_name
 log = logging.getLogger(__name__)
 
 Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
+
+COPIED = (
+    "its server has the node id of {others}: one of the volumes is a copy. If it is this one, run "
+    "kubectl delete {what}, and a new node starts instead."
+)
+"""Error of an instance whose server may run on a copy of another one's volume."""
 
 ELSEWHERE = "its address belongs to another pod now"
 """Error of an instance at whose address another pod's server answered."""
@@ -318,21 +325,39 @@ async def _confirm(resource: RedisCluster, seen: Observed, kube: Kube) -> Observ
 
     That is the pod of an unexpected node, and a volume that differs from the recorded one.
     """
-    reachable = Counter(instance.id for instance in seen.instances if instance.report)
-    instances = await asyncio.gather(*(_confirmed(resource, instance, reachable, kube) for instance in seen.instances))
-    return dataclasses.replace(seen, instances=tuple(instances))
+    instances = await asyncio.gather(*(_confirmed(resource, instance, kube) for instance in seen.instances))
+    return dataclasses.replace(seen, instances=tuple(_without_copies(resource, instances)))
 
 
-async def _confirmed(resource: RedisCluster, instance: Instance, reachable: Counter[str], kube: Kube) -> Instance:
+async def _confirmed(resource: RedisCluster, instance: Instance, kube: Kube) -> Instance:
     if instance.report and not (instance.recorded and instance.recorded.node_id == instance.id):
         live = await _live(kube, POD, resource.namespace, instance.name)
-        if reachable[instance.id] > 1 or not _same(live, instance.pod_obj):
+        if not _same(live, instance.pod_obj):
             instance = dataclasses.replace(instance, report=None, error=ELSEWHERE)
     if instance.recorded and instance.recorded.disk and instance.disk != instance.recorded.disk:
         kind = PERSISTENT_VOLUME_CLAIM if resource.has_storage else POD
         name = names.volume_name(resource, instance.number) if resource.has_storage else instance.name
         return _with_holder(resource, instance, await _live(kube, kind, resource.namespace, name))
     return instance
+
+
+def _without_copies(resource: RedisCluster, instances: Sequence[Instance]) -> Iterator[Instance]:
+    """Yield the instances without reports of servers that may run on a copy of another one's volume.
+
+    Such a server has the node id of the original. The id belongs to the instance that the status records for it, as
+    long as that has the recorded volume; else to none of several that report it.
+    """
+    reporting, owners = defaultdict[str, list[Instance]](list), defaultdict[str, list[Instance]](list)
+    for each in instances:
+        reporting[each.id].append(each)
+        marked = annotation(each.volume, names.CLAIM_UID) or each.disk  # on a copy, the UID of the original
+        if each.recorded and each.disk and each.disk == each.recorded.disk and marked == each.disk:
+            owners[each.recorded.node_id].append(each)
+    for each in instances:
+        others = [other.name for other in owners[each.id] or reporting[each.id] if each.report and other is not each]
+        claim = f"pvc/{names.volume_name(resource, each.number)} " if each.volume else ""
+        error = COPIED.format(others=" and ".join(others), what=f"{claim}pod/{each.name}")
+        yield dataclasses.replace(each, report=None, error=error) if others else each
 
 
 def _same(live: Obj | None, known: Obj | None) -> bool:

@@ -107,6 +107,11 @@ class Kubernetes:
             )["metadata"]["uid"]
         self.cache.put(PERSISTENT_VOLUME_CLAIM, self._object(PERSISTENT_VOLUME_CLAIM, name, uid or f"disk-{number}"))
 
+    def claim(self, number: int) -> Obj:
+        found = self.cache.get(PERSISTENT_VOLUME_CLAIM, "default", f"data-demo-{number}")
+        assert found is not None
+        return found
+
     def _object(self, kind: Kind, name: str, uid: str) -> Obj:
         about = {"name": name, "namespace": "default", "uid": uid, "labels": self.labels, "resourceVersion": "1"}
         return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": about}
@@ -249,6 +254,60 @@ async def test_node_of_another_cluster_at_a_stale_address_is_ignored() -> None:
 async def test_node_that_answers_at_two_addresses_belongs_to_its_recorded_pod() -> None:
     seen = await three().observe(**reachable_nodes(node_id(0), node_id(0), node_id(2)))
     assert [instance.id for instance in seen.instances] == [node_id(0), "", node_id(2)]
+
+
+def copied(
+    *, original_is_up: bool = True, recorded: bool = False, moved: bool = False
+) -> tuple[Kubernetes, dict[str, Any]]:
+    """The server of demo-1 runs on another claim, with the node id of demo-0.
+
+    Args:
+        recorded: whether the status records that id for both.
+        moved: whether demo-0 has another claim as well, so that its former volume may be that of demo-1 now.
+    """
+    entries = cluster(*formed()[:3]).reported["nodes"]
+    entries[1] = entries[1] | ({"nodeId": node_id(0)} if recorded else {})
+    kubernetes = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0, status={"nodes": entries}))
+    for number in range(3):
+        kubernetes.pod(number)
+        kubernetes.volume(number, exists=number == 1 or (moved and number == 0))
+    if recorded:
+        entries[1]["disk"] = kubernetes.claim(1)["metadata"]["uid"]
+    servers = reachable_nodes(node_id(0), node_id(0), node_id(2))
+    return kubernetes, servers if original_is_up else servers | {"a0": StubServer(error=Unreachable("no route"))}
+
+
+@pytest.mark.parametrize("original_is_up", [True, False])
+async def test_server_on_a_copy_of_a_volume_is_not_the_node_of_the_original(*, original_is_up: bool) -> None:
+    kubernetes, servers = copied(original_is_up=original_is_up)
+    seen = await kubernetes.observe(**servers)
+    assert [instance.id for instance in seen.instances] == [node_id(0) * original_is_up, "", node_id(2)]
+    assert "its server has the node id of demo-0" in seen.instances[1].error
+    assert "run kubectl delete pvc/data-demo-1 pod/demo-1, and a" in seen.instances[1].error
+
+
+async def test_of_two_servers_with_one_recorded_id_none_is_believed() -> None:
+    """An earlier build recorded the id of a copy. Which of them clients use is unknown."""
+    kubernetes, servers = copied(recorded=True)
+    seen = await kubernetes.observe(**servers)
+    assert [instance.id for instance in seen.instances] == ["", "", node_id(2)]
+    assert "its server has the node id of demo-1" in seen.instances[0].error
+    assert not seen.lost(node_id(0))
+
+
+async def test_copy_whose_claim_records_another_uid_is_known_although_both_are_recorded() -> None:
+    kubernetes, servers = copied(recorded=True)
+    claim = kubernetes.claim(1)
+    claim["metadata"] |= {"annotations": {names.CLAIM_UID: "disk-0"}, "resourceVersion": "2"}
+    kubernetes.cache.put(PERSISTENT_VOLUME_CLAIM, claim)
+    seen = await kubernetes.observe(**servers)
+    assert [instance.id for instance in seen.instances] == [node_id(0), "", node_id(2)]
+
+
+async def test_node_follows_its_volume_to_another_claim() -> None:
+    kubernetes, servers = copied(original_is_up=False, moved=True)
+    seen = await kubernetes.observe(**servers)
+    assert [instance.id for instance in seen.instances] == ["", node_id(0), node_id(2)]
 
 
 async def test_known_node_at_its_recorded_pod_needs_no_kubernetes_request() -> None:
