@@ -49,9 +49,9 @@ def layout(resource: EtcdCluster, seen: Observed) -> Layout:
         return Layout(_replicas(seen), start, serves=_serves(seen.stateful_set) and not kept)
     if not begun(resource, seen):
         return Layout(1, _beginning(resource))
-    holders = (*resource.recorded_members, *(instance for instance in seen.instances if instance.volume))
-    numbers = (names.number_of(resource, holder.name) for holder in holders)
-    return Layout(1 + max((number for number in numbers if number is not None), default=0), Closed())
+    volumes = (instance.name for instance in seen.instances if instance.volume)
+    known = (names.number_of(resource, name) for name in (*(each.name for each in resource.recorded_members), *volumes))
+    return Layout(1 + max((number for number in known if number is not None), default=0), Closed())
 
 
 def begun(resource: EtcdCluster, seen: Observed) -> bool:
