@@ -32,7 +32,7 @@ from shared.runtime.plan import Action, Attempt, Call, Plan, shortest
 from shared.runtime.queue import MAX_RETRY_SECONDS, Queue
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.runtime.steady_clock import ResourceClock, SteadyClock
-from shared.runtime.supervisor import end_if_cancelled
+from shared.runtime.supervisor import Cancelled, end_if_cancelled
 from shared.status import conditions, reconciliation_pause
 from shared.status.events import Event, Recorder
 from shared.status.health import Finding, Health
@@ -195,7 +195,8 @@ class Reconciler:
         """
         try:
             return await self._reconcile(key)
-        except Exception:  # such as one in the report of another error
+        except (Exception, Cancelled):  # such as one in the report of another error
+            end_if_cancelled()
             log.exception("%s: internal error (a bug in the operator); retrying", key)
             metrics.PANICS.labels(controller=self._controller.name).inc()
             self._queue.retry(key)

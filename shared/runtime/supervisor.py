@@ -23,6 +23,10 @@ CALM_SECONDS = 120.0
 """Seconds without an error after which a task is well again, and the first delay applies."""
 
 
+Cancelled = asyncio.CancelledError
+"""Raised in a task that is cancelled, and in one that waits for something that is (`end_if_cancelled`)."""
+
+
 class MustEnd(Exception):
     """The process cannot continue: the supervisor does not restart the task, but passes the error on."""
 

@@ -320,6 +320,31 @@ async def test_callee_that_raises_disturbs_nothing_else(name: str) -> None:
         assert calls.raises is None, f"{site} was not called again"
 
 
+async def test_cancellation_of_what_a_reconcile_awaits_restarts_no_worker_and_is_retried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as of a connection whose pool was closed. That of the worker itself ends it."""
+    bench = Bench()
+    await bench.reconcile()
+
+    async def cancelled(*_: object) -> Obj:
+        waiter: asyncio.Future[Obj] = asyncio.get_running_loop().create_future()
+        waiter.cancel()
+        return await waiter
+
+    monkeypatch.setattr(bench.reconciler, "_converge", cancelled)
+    await bench.reconcile()
+    assert bench.supervisor.note() is None, "no worker was restarted"
+    assert bench.queue.failures(BAD) > 0, "the resource is reconciled again without an event"
+    waits = asyncio.Event()
+    monkeypatch.setattr(bench.reconciler, "_converge", lambda *_: waits.wait())
+    bench.queue.add(GOOD)
+    await asyncio.sleep(0.01)
+    bench.worker.cancel()
+    await asyncio.wait({bench.worker})
+    assert bench.worker.cancelled()
+
+
 @pytest.mark.parametrize("also", [(), ("retry",)], ids=["reconcile", "reconcile and its retry"])
 async def test_unexpected_error_restarts_no_worker_and_is_retried(
     monkeypatch: pytest.MonkeyPatch, also: tuple[str, ...]
