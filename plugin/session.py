@@ -92,7 +92,7 @@ class Session:
     async def objects(self, kind: Kind, namespace: str | None, labels: str = "") -> list[Obj]:
         """Return the objects of a kind."""
         pages = self.kube.pages(kind, namespace, labels=labels)
-        return [item async for page in pages for item in page.get("items") or ()]
+        return [item async for page in pages for item in page["items"]]
 
     async def raw(self, path: str) -> Any:
         """Return what a path of the API server answers."""

@@ -421,8 +421,9 @@ def leave_out(kind: Kind, metadata: Obj) -> None:
 
 
 def complete(kind: Kind, listing: Obj) -> Obj:
-    """Add apiVersion and kind to the items of a list, because the API server sets them only on the list."""
-    for item in listing.get("items") or ():
+    """Add the items, if there are none, and to each apiVersion and kind, which the API server sets only on the list."""
+    listing["items"] = listing.get("items") or []
+    for item in listing["items"]:
         item.setdefault("apiVersion", kind.api_version)
         item.setdefault("kind", kind.name)
     return listing

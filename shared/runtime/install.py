@@ -14,9 +14,6 @@ from shared.kubernetes.kinds import CRD, Kind
 
 log = logging.getLogger(__name__)
 
-NOTHING = "platform.ydzs.io/nothing"
-"""Label selector of no object: the resources that exist already would cost their whole size."""
-
 
 async def install_crds(kube: Kube, resources: Iterable[crd.Resource]) -> None:
     """Apply CRDs and wait until the API server serves them."""
@@ -36,7 +33,7 @@ async def install_crds(kube: Kube, resources: Iterable[crd.Resource]) -> None:
 async def _is_served(kube: Kube, kind: Kind) -> bool:
     """Whether the API server serves a kind. A new CRD first returns 404, then 429 to a list without a limit."""
     try:
-        await kube.list(kind, labels=NOTHING)
+        await kube.list(kind, labels="platform.ydzs.io/none")  # the resources that exist already may be large
     except (NotFound, Unavailable):
         return False
     except Forbidden:
@@ -59,7 +56,7 @@ async def require_served(kube: Kube, kind: Kind, namespaces: Sequence[str]) -> N
     forbidden: Forbidden | None = None
     for namespace in namespaces or (None,):
         try:
-            await kube.list(kind, namespace, limit=1)
+            await kube.list(kind, namespace, limit=1, metadata_only=True)
             return
         except Forbidden as error:
             forbidden = forbidden or error

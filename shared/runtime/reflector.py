@@ -70,7 +70,7 @@ class Content(Protocol):
 
 def _parts(page: Obj) -> Iterator[Obj]:
     """Yield a page as several smaller ones, each of which is stored in one turn of the event loop; empty the page."""
-    items, more = page.pop("items", None) or [], page["metadata"] | {"continue": "more"}
+    items, more = page.pop("items"), page["metadata"] | {"continue": "more"}
     while len(items) > STORED_PER_TURN:
         yield page | {"items": items[:STORED_PER_TURN], "metadata": more}
         del items[:STORED_PER_TURN]

@@ -13,9 +13,6 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, NAME, selector_text
 from shared.runtime.cache import Cache
 
-RESOURCES_PER_TURN = 25
-"""Number of resources that are read from the cache in one turn of the event loop."""
-
 
 def is_adopting(resource: CustomResource[Any], claims: Iterable[Obj], uid_label: str) -> bool:
     """Whether volumes are still to be adopted: some have another owner, or none is known."""
@@ -41,10 +38,8 @@ async def adopted_volumes(
     async for page in kube.pages(kind, resource.namespace):
         if found := [_name(other) for other in page.pop("items") if other["metadata"]["uid"] == resource.adopts_from]:
             return claims, found[0]
-    others = cache.all(kind, of=lambda key: key.namespace != resource.namespace)
-    for number, other in enumerate(others):
-        if number % RESOURCES_PER_TURN == 0:
-            await asyncio.sleep(0)
+    for other in cache.all(kind, of=lambda key: key.namespace != resource.namespace):
+        await asyncio.sleep(0)  # to unpack thousands at once would block the event loop
         if other["metadata"]["uid"] == resource.adopts_from:
             return claims, _name(other)
     return claims, ""

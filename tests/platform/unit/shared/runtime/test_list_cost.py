@@ -21,6 +21,7 @@ from shared.kubernetes.transport import HttpTransport
 from shared.observability import metrics
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
+from shared.runtime.install import require_served
 from shared.runtime.reflector import CachedContent
 from shared.runtime.watch import MAX_LISTS
 from tests.harness import cost
@@ -66,9 +67,13 @@ def small_at_first(number: int) -> Obj:
     return small(number) if number < 224 else with_preferences(number)
 
 
+def oversized(number: int) -> Obj:
+    """Return a resource of more values than may be parsed, as without webhooks."""
+    return _resource(number, spec={"a": [{"a": {}} for _ in range(140_000)]})
+
+
 def one_oversized(number: int) -> Obj:
-    """Return one resource of more values than may be parsed, as without webhooks, among small ones."""
-    return small(number) if number != 100 else _resource(number, spec={"a": [{"a": {}} for _ in range(140_000)]})
+    return oversized(number) if number == 100 else small(number)
 
 
 def a_pod(number: int) -> Obj:
@@ -87,7 +92,7 @@ class Client:
     def __init__(self, transport: HttpTransport, kind: Kind) -> None:
         self.limits: list[int] = []
         self._transport = transport
-        self._kube = Kube(self, manager="memcached")
+        self.kube = Kube(self, manager="memcached")
         self._kind = kind
 
     async def request(self, request: Request) -> Response:
@@ -96,7 +101,7 @@ class Client:
 
     async def load(self) -> Cache:
         cache = _controller().cache(lambda _: None)
-        await CachedContent(self._kube, self._kind, None, "", [cache]).load()
+        await CachedContent(self.kube, self._kind, None, "", [cache]).load()
         return cache
 
 
@@ -137,18 +142,22 @@ async def test_list_of_any_objects_costs_little(name: str, record_property: Call
 
 
 async def test_lists_at_once_cost_what_their_number_permits(record_property: Callable[[str, object], None]) -> None:
-    async with client_of(SERVED, with_preferences, 40) as client:
+    async with client_of(SERVED, with_preferences, 20) as client:
         async with cost.bounded(size=MAX_LISTS * cost.MAX_BYTES) as found:
             await asyncio.gather(*(client.load() for _ in range(MAX_LISTS)))
         record_property("summary", f"{MAX_LISTS} lists at once: {found}")
 
 
-async def test_oversized_object_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
+async def test_oversized_resources_are_left_out_and_named_and_do_not_stop_the_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     before = metrics.OVERSIZED_OBJECTS.labels(SERVED.name)._value.get()
-    async with client_of(SERVED, one_oversized, 300) as client:
-        await client.load()
-    assert "default/cache-00100 is left out as if it did not exist" in caplog.text
-    assert metrics.OVERSIZED_OBJECTS.labels(SERVED.name)._value.get() == before + 1
+    async with client_of(SERVED, oversized, 2) as client, cost.bounded():
+        await require_served(client.kube, SERVED, ())
+        cache = await client.load()
+    assert not cache.keys(SERVED)
+    assert "default/cache-00001 is left out as if it did not exist" in caplog.text
+    assert metrics.OVERSIZED_OBJECTS.labels(SERVED.name)._value.get() == before + 2
 
 
 async def test_event_of_an_oversized_object_deletes_it() -> None:

@@ -19,9 +19,11 @@ import pytest
 from e2e.bench import resources
 from e2e.scenarios.etcd.cluster import EtcdCluster
 from tools.local import __main__ as local
+from tools.local.cluster import Cluster
 from tools.local.environment import given_kubeconfig
 from tools.local.errors import ClusterError
 from tools.local.paths import KUBECONFIG, REPOSITORY
+from tools.local.record import Record
 
 KUBECTL = REPOSITORY / ".venv/bin/kubectl"
 OPERATOR = ("-m", "operators.memcached", "--metrics-bind-address=0", "--health-probe-bind-address=0")
@@ -145,8 +147,8 @@ def test_status_obeys_the_variable_only_for_the_current_cluster(
     if cluster:
         monkeypatch.setenv("CLUSTER", cluster)
     monkeypatch.setattr(local, "KUBECONFIG", tmp_path / "missing")
-    monkeypatch.setattr(local.Cluster, "running", lambda: None)
-    monkeypatch.setattr(local.Record, "load", lambda: None)
+    monkeypatch.setattr(Cluster, "running", lambda: None)
+    monkeypatch.setattr(Record, "load", lambda: None)
     monkeypatch.setattr(local, "kubectl", lambda *_, kubeconfig: used.append(kubeconfig))
     refused = contextlib.nullcontext() if cluster == "current" else pytest.raises(ClusterError, match="CLUSTER=current")
     with refused:
