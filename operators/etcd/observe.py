@@ -236,7 +236,7 @@ async def _answer(request: Awaitable[Answer]) -> Answer | EtcdError:
     try:
         return await request
     except EtcdError as error:
-        return error
+        return error.with_traceback(None)  # which would keep what has arrived
 
 
 def _with_reply(instance: Instance, answer: EndpointStatus | EtcdError | None) -> Instance:

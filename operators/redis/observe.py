@@ -24,7 +24,7 @@ from operators.redis.api.status import RecordedNode, recorded_node
 from operators.redis.client.errors import Denied, RedisError, Unreachable
 from operators.redis.client.node_inspection import count_strays, report_of, request_report
 from operators.redis.client.responses import NodeReport
-from operators.redis.client.server import Connect
+from operators.redis.client.server import Connect, few_long_answers
 from operators.redis.objects import names, redis_conf
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.reasons import CONFIG_MAP_INVALID, CONFIG_MAP_MISSING
@@ -237,12 +237,13 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
     turn = asyncio.Lock()
     settings = redis_conf.names(resource, seen.config.text, seen.config_map)
     users = _spec_users(resource, seen)
-    answers = await asyncio.gather(
-        *(_inspect(connect, resource, seen, instance, settings, users, turn) for instance in addressable)
-    )
-    reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
-    instances = tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
-    return await _with_unowned(connect, resource, dataclasses.replace(seen, instances=instances))
+    with few_long_answers():
+        answers = await asyncio.gather(
+            *(_inspect(connect, resource, seen, instance, settings, users, turn) for instance in addressable)
+        )
+        reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
+        instances = tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
+        return await _with_unowned(connect, resource, dataclasses.replace(seen, instances=instances))
 
 
 def _spec_users(resource: RedisCluster, seen: Observed) -> list[str]:
@@ -299,7 +300,8 @@ async def _inspect(
             report = report_of(found, users)
         return await count_strays(server, report, _suspected(resource, instance, report.id))
     except RedisError as error:
-        return error
+        error.__context__ = None  # with the traceback, it would keep what has arrived
+        return error.with_traceback(None)
     finally:
         await server.aclose()
 

@@ -34,7 +34,7 @@ BUFFER_BYTES = 2**14
 RECEIVED_BYTES = 2**15
 """Receive buffer of a connection, which Linux doubles: at most this is parsed at once, also in chunks of one byte."""
 
-MAX_BODY_BYTES, MAX_METRICS_BYTES = 256 * 1024, 2**21
+MAX_BODY_BYTES, MAX_METRICS_BYTES = 256 * 1024, 2**19
 """Maximum size of a response, and of the metrics; a member list has 3 KiB, and the metrics of a member 200 KiB."""
 
 _PLAIN = {"Accept-Encoding": "identity"}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -82,3 +85,22 @@ class Server(Protocol):
 
 Connect = Callable[[Endpoint, Access], Server]
 """Opens a connection; nothing is sent before the first command."""
+
+MAX_LONG_ANSWERS = 4
+"""Maximum number of servers of a cluster that send long answers at once while it is observed."""
+
+LONG_ANSWERS: ContextVar[asyncio.Semaphore | None] = ContextVar("long_answers", default=None)
+"""Semaphore that a connection of this task acquires before it reads a long answer, until it is closed."""
+
+
+@contextmanager
+def few_long_answers() -> Iterator[None]:
+    """Limit the number of long answers at once, in tasks that are created before the context exits.
+
+    A server that does not answer, or only briefly, delays no other one.
+    """
+    token = LONG_ANSWERS.set(asyncio.Semaphore(MAX_LONG_ANSWERS))
+    try:
+        yield
+    finally:
+        LONG_ANSWERS.reset(token)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import gzip
 import inspect
 import re
@@ -23,24 +24,38 @@ from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.server import Access as EtcdAccess
 from operators.etcd.client.server import Alarm
 from operators.etcd.client.server import Endpoint as Member
+from operators.etcd.client.server import Server as EtcdServer
+from operators.etcd.observe import _query_without_quorum
+from operators.etcd.state.observed import Instance as Voter
+from operators.etcd.state.observed import Observed as EtcdObserved
 from operators.memcached.client import attestation
 from operators.memcached.client import server as memcached
 from operators.memcached.client.errors import MemcachedError
 from operators.redis.client import connection as redis
 from operators.redis.client.errors import RedisError
-from operators.redis.client.node_inspection import inspect_node
+from operators.redis.client.node_inspection import report_of, request_report
 from operators.redis.client.server import Access as RedisAccess
 from operators.redis.client.server import Endpoint as Node
+from operators.redis.client.server import Server
+from operators.redis.observe import _inspect_all
+from operators.redis.state.instance import Instance
+from operators.redis.state.observed import Observed
+from shared.kubernetes.pods import Pod
 from tests.harness import cost
+from tests.redis.unit.security.rotation import wished
 from tests.support.paths import REPOSITORY
 
 MIB = 1024 * 1024
 
 
 @contextlib.contextmanager
-def answering(reply: bytes, times: int = 1) -> Iterator[int]:
-    """Serve a reply to each connection after its first bytes; yield the port. The server is a thread."""
-    listening = socket.create_server(("127.0.0.1", 0))
+def answering(reply: bytes, times: int = 1, servers: int = 1) -> Iterator[int]:
+    """Serve a reply to each connection after its first bytes; yield the port.
+
+    Args:
+        servers: number of connections at once, each of which is served by a thread.
+    """
+    listening = socket.create_server(("127.0.0.1", 0), backlog=servers)
 
     def serve() -> None:
         while True:
@@ -54,14 +69,16 @@ def answering(reply: bytes, times: int = 1) -> Iterator[int]:
                 for _ in range(times):
                     connection.sendall(reply)
 
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
+    threads = [threading.Thread(target=serve, daemon=True) for _ in range(servers)]
+    for thread in threads:
+        thread.start()
     try:
         yield listening.getsockname()[1]
     finally:
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
-        thread.join()
+        for thread in threads:
+            thread.join()
 
 
 # Each operator: what it requests of a server, and hostile replies.
@@ -139,8 +156,14 @@ MEMCACHED: Mapping[str, bytes] = {
 
 async def of_redis(port: int) -> AsyncIterator[Awaitable[object]]:
     server = redis.connect(Node("demo-0", "127.0.0.1", "demo-0.demo", port), RedisAccess())
-    yield inspect_node(server, ["maxmemory"])
+    yield inspected(server)
     await server.aclose()
+
+
+async def inspected(server: Server) -> None:
+    """Inspect a node with as many settings as a spec may have, and its users."""
+    settings, users = ["maxmemory", *(f"s{number}" for number in range(127))], [f"u{number}" for number in range(128)]
+    report_of(await request_report(server, settings, users), users)
 
 
 def bulk(text: bytes) -> bytes:
@@ -197,6 +220,8 @@ REDIS: Mapping[str, bytes] = {
     "number of 100,000 digits": report(nodes=ME.replace(b" 1 connected", b" " + b"1" * 100_000 + b" connected")),
     "array instead of text": b"*0\r\n" * 6,
     "bytes that are not text": report(nodes=b"\xff" * 400_000),
+    "long answers": bulk(b"x" * 400_000),
+    "many answers of many items": b"*16000\r\n" + b"+a\r\n" * 16_000,
 }
 
 
@@ -263,7 +288,10 @@ ETCD: Mapping[str, bytes] = {
     "token of 200 KB": http(b'{"token":"%s"}' % (b"x" * 200_000)),
 }
 
-ENDLESS = {"body without an end", "line without an end", "string of 64 MiB", "string that announces 2 GiB"}
+ENDLESS = {
+    *("body without an end", "line without an end", "string of 64 MiB", "string that announces 2 GiB"),
+    *("long answers", "many answers of many items"),
+}
 """Replies that are repeated 64 times."""
 
 Requests = Callable[[int], AsyncIterator[Awaitable[object]]]
@@ -309,3 +337,56 @@ async def test_hostile_reply_is_an_error_of_the_server_and_costs_little(operator
         await asyncio.sleep(0.01)  # closed connections end the server's thread, which is joined without the event loop
     assert errors
     assert all(len(error) <= 1_000 for error in errors)
+
+
+SERVERS_AT_ONCE = 60
+LARGE: Mapping[str, bytes] = {
+    "long answers": bulk(b"x" * 400_000) * 9,
+    "long answer of each": report(info=INFO + b"x" * 400_000),
+    "answer of many items of each": b"*16000\r\n" + b"+a\r\n" * 16_000,
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+async def test_hostile_replies_of_many_servers_at_once_cost_little(name: str) -> None:
+    """The author of a resource chooses the image of all its servers."""
+    resource = wished(replicas=SERVERS_AT_ONCE)
+    pods = {
+        number: {"metadata": {"name": f"demo-{number}", "uid": "u"}, "status": {"podIP": "127.0.0.1"}}
+        for number in range(SERVERS_AT_ONCE)
+    }
+    instances = tuple(Instance(number, f"demo-{number}", pod=Pod.of(pod), pod_obj=pod) for number, pod in pods.items())
+    with answering(LARGE[name], servers=SERVERS_AT_ONCE) as port:
+
+        def connect(endpoint: Node, access: RedisAccess) -> Server:
+            return redis.connect(dataclasses.replace(endpoint, port=port), access)
+
+        async with cost.bounded():
+            seen = await _inspect_all(connect, resource, Observed(instances=instances))
+        await asyncio.sleep(0.01)
+    assert all(instance.report or instance.error for instance in seen.instances)
+
+
+METRICS = (
+    b'etcd_server_id{server_id="a"} 1\netcd_server_proposals_applied_total 1\netcd_debugging_mvcc_current_revision 1\n'
+)
+NINE: Mapping[str, bytes] = {
+    "metrics without an end": http(b"etcd_server_proposals_applied_total 1\n" * 100_000),
+    "long metrics": http(METRICS + b"# a comment\n" * 160_000),
+}
+
+
+@pytest.mark.parametrize("name", NINE)
+async def test_hostile_metrics_of_nine_members_at_once_cost_little(name: str) -> None:
+    with answering(NINE[name], servers=9) as port:
+        members = [Voter(number, f"demo-{number}") for number in range(9)]
+        servers: dict[int, EtcdServer] = {
+            each.number: gateway.Gateway(Member(each.name, "127.0.0.1", "demo.test", port, port), EtcdAccess())
+            for each in members
+        }
+        async with cost.bounded():
+            seen = await _query_without_quorum(EtcdObserved(instances=tuple(members)), servers)
+        for server in servers.values():
+            await server.aclose()
+        await asyncio.sleep(0.01)
+    assert len(seen.instances) == 9
