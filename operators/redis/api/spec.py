@@ -125,9 +125,9 @@ class Recovery(SpecModel):
 
     confirm: Annotated[str, Field(max_length=64)] = Field(
         description="Value of status.recovery.token. Confirms that the keys of the slots in status.recovery are lost: "
-        "nodes in status.recovery.older serve their slots again with older keys, without the writes since the last "
-        "failover; other primaries serve all other slots, empty. The consent ends with that loss; a value that stays "
-        "here confirms no later one."
+        "nodes in status.recovery.older serve their slots again with older keys, and may lack any number of later "
+        "writes; nodes without data serve all other slots, empty, or a primary if there is none. The consent ends with "
+        "that loss; a value that stays here confirms no later one."
     )
 
 

@@ -69,7 +69,9 @@ def test_an_operator_does_not_redeclare_a_common_reason(operator: Operator) -> N
 @pytest.mark.parametrize("name", CATALOGUES)
 def test_every_reason_has_a_runbook_entry(name: str) -> None:
     page = (REPOSITORY / "docs" / CATALOGUES[name].page).read_text()
-    headings = set(re.findall(r"^### (\w+)$", page, re.MULTILINE))
+    given = re.findall(r"^### (\w+)$", page, re.MULTILINE)
+    headings = set(given)
+    assert len(given) == len(headings), "a link leads to the first of several"
     if name == "shared":  # an operator's page may explain a common reason in its own terms
         for operator in operators.installed():
             headings |= set(
