@@ -56,6 +56,9 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 FIRST_PAGE_ITEMS, MAX_PAGE_ITEMS = 32, 250
 """Number of objects in the first page of a list, and largest number in a page."""
 
+PAGE_SHARE = 0.7
+"""Share of what may be parsed at once that the next page should take, if its objects cost what those before do."""
+
 MAX_QUOTED = 100
 """Maximum number of characters that a message quotes of an unexpected response."""
 
@@ -73,7 +76,7 @@ class Request:
         body: request body, sent as JSON; None for an empty body.
         content_type: media type of the body.
         accept: media type of the response.
-        is_bounded: whether a response that may not be parsed at once (`encoding.is_costly`) raises TooLarge.
+        is_bounded: whether a response that may not be parsed at once (`encoding.parsed_share` above 1) raises TooLarge.
     """
 
     method: str
@@ -95,11 +98,13 @@ class Response(NamedTuple):
         status: HTTP status.
         body: decoded JSON, or None if the body is empty.
         retry_after: seconds in the Retry-After header, if any.
+        share: of a bounded request, share of what may be parsed at once that the body takes.
     """
 
     status: int
     body: Any
     retry_after: float | None = None
+    share: float = 0.0
 
 
 class Transport(Protocol):
@@ -139,62 +144,59 @@ class Kube:
         """
         return await self.get(kind, namespace, name)
 
-    async def list(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        labels: str = "",
-        limit: int = 0,
-        after: str = "",
-        metadata_only: bool = False,
-    ) -> Obj:
+    async def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> Obj:
         """Return the list object: `items`, each with apiVersion and kind, and `metadata.resourceVersion`.
+
+        It has all objects at once, so that its cost has no limit: see `pages`.
 
         Args:
             namespace: namespace to list; None for all.
             labels: label selector as text.
-            limit: maximum number of items; 0 for all.
-            after: `metadata.continue` of the previous page.
-            metadata_only: whether to return the objects without their content.
-
-        Raises:
-            TooLarge: with a limit, that many objects cost more than may be parsed at once.
         """
-        query = {"labelSelector": labels, "limit": str(limit) if limit else "", "continue": after}
-        path, query = kind.path(namespace), {k: v for k, v in query.items() if v}
-        request = Request("GET", path, query, is_bounded=limit > 0)
-        if metadata_only:  # of one object: etcd's limit for it is 1.5 MiB
-            request = Request("GET", path, query, accept=METADATA_LIST)
-        found = await self._send(request)
-        if not _is_list(kind, found):
-            raise _unexpected(found, f"{kind.name}List", request)
-        return complete(kind, found)
+        return (await self._page(kind, namespace, {"labelSelector": labels}))[0]
 
     async def pages(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> AsyncIterator[Obj]:
-        """Yield the list object of a collection page by page. No page costs much, with any objects.
+        """Yield the list object page by page; none costs much, with any objects.
 
-        A page is half empty or smaller as long as larger ones cost too much. An object that does so alone is left out.
-        A caller frees a page (`del`, or its items) before it takes the next one.
+        The size of a page follows what the one before costs. An object that costs too much alone is left out. The
+        caller frees a page (`del`, or its items) before it takes the next one.
         """
         limit, after = FIRST_PAGE_ITEMS, ""
         while True:
+            query = {"labelSelector": labels, "limit": str(limit), "continue": after}
             try:
-                page = await self.list(kind, namespace, labels=labels, limit=limit, after=after)
-                limit = min(2 * limit, MAX_PAGE_ITEMS)
+                page, share = await self._page(kind, namespace, query, is_bounded=True)
             except TooLarge:
                 if limit > 1:
                     limit = max(1, limit // 4)
                     continue
-                page = await self.list(kind, namespace, labels=labels, limit=1, after=after, metadata_only=True)
+                page, share = await self._page(kind, namespace, query, accept=METADATA_LIST)  # etcd's limit is 1.5 MiB
                 for item in page["items"]:
                     leave_out(kind, item["metadata"])
                 page["items"] = []
+            fitting = int(PAGE_SHARE * len(page["items"]) / share) if share else MAX_PAGE_ITEMS
+            limit = max(1, min(4 * limit, fitting, MAX_PAGE_ITEMS))
             after = page["metadata"].get("continue") or ""
             yield page
             del page
             if not after:
                 return
+
+    async def _page(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        query: Obj,
+        *,
+        accept: str = "application/json",
+        is_bounded: bool = False,
+    ) -> tuple[Obj, float]:
+        query = {key: value for key, value in query.items() if value}
+        request = Request("GET", kind.path(namespace), query, accept=accept, is_bounded=is_bounded)
+        answer = await self._answer(request)
+        if not _is_list(kind, answer.body):
+            raise _unexpected(answer.body, f"{kind.name}List", request)
+        return complete(kind, answer.body), answer.share
 
     async def create(self, kind: Kind, obj: Obj) -> Obj:
         path = kind.path(obj["metadata"].get("namespace"))
@@ -303,12 +305,15 @@ class Kube:
 
     async def _send(self, request: Request) -> Any:
         """Return the body of a successful response, of any content."""
+        return (await self._answer(request)).body
+
+    async def _answer(self, request: Request) -> Response:
         with tracing.http_span(request.method):
             answer = await self._transport.request(request)
             tracing.received(answer.status)
         if answer.status >= 400:
             raise error_of(answer, request)
-        return answer.body
+        return answer
 
 
 # What the API server, or a proxy in front of it, answers with the status 200 is not always what was requested.

@@ -45,7 +45,7 @@ class Undiscovered(Unavailable):
 
 
 class TooLarge(KubeError):
-    """A response costs more than may be parsed at once (`encoding.is_costly`); it was not."""
+    """A response costs more than may be parsed at once (`encoding.parsed_share`); it was not."""
 
 
 class Conflict(KubeError):

@@ -17,7 +17,7 @@ import orjson
 
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Request, Response, error_of, leave_out
-from shared.kubernetes.encoding import is_costly
+from shared.kubernetes.encoding import MAX_PARSED_VALUES, parsed_share
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import Kind, Obj
 
@@ -98,7 +98,8 @@ async def _events(kind: Kind, request: Request, lines: AsyncIterator[bytes]) -> 
 
 def _event(of: Kind, request: Request, line: bytes) -> Event:
     try:
-        frame = _without_content(of, line) if is_costly(line) else orjson.loads(line)
+        is_costly = len(line) > MAX_PARSED_VALUES and parsed_share(line) > 1
+        frame = _without_content(of, line) if is_costly else orjson.loads(line)
         kind, obj = str(frame["type"]), dict(frame["object"])
         if kind == ERROR:
             raise error_of(Response(int(obj.get("code") or 500), obj), request)

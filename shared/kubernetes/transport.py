@@ -19,7 +19,7 @@ import orjson
 
 from shared.kubernetes.client import Request, Response, Transport, error_of
 from shared.kubernetes.credentials import Configuration, authorization
-from shared.kubernetes.encoding import MAX_PARSED_BYTES, MAX_PARSED_VALUES, encode, is_costly
+from shared.kubernetes.encoding import MAX_PARSED_BYTES, MAX_PARSED_VALUES, encode, parsed_share
 from shared.kubernetes.errors import TooLarge, Unavailable
 from shared.kubernetes.streams import Streams
 from shared.observability import metrics, tracing
@@ -93,7 +93,7 @@ class HttpTransport:
             sent = None if body is None else encode(body)
             with _closed_pool_as_error():
                 async with self._session.request(method, url, data=sent, headers=headers, timeout=_TIMEOUT) as answer:
-                    text = await _read(answer, request)
+                    text, share = await _read(answer, request)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             metrics.REST_REQUESTS.labels(code="<error>", method=method, host=self._address).inc()
             why = str(error) or type(error).__name__
@@ -101,7 +101,7 @@ class HttpTransport:
         finally:
             metrics.REST_LATENCY.labels(verb=method, host=self._address).observe(time.perf_counter() - started)
         metrics.REST_REQUESTS.labels(code=str(answer.status), method=method, host=self._address).inc()
-        return Response(answer.status, _decode(text), _seconds(answer.headers.get("Retry-After")))
+        return Response(answer.status, _decode(text), _seconds(answer.headers.get("Retry-After")), share)
 
     @contextlib.asynccontextmanager
     async def stream(self, request: Request, *, accept: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -211,10 +211,10 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         raise aiohttp.ClientPayloadError("the stream ends within an event")
 
 
-async def _read(answer: aiohttp.ClientResponse, request: Request) -> bytes:
-    """Return a body. Of one that costs too much, the rest is not read: its connection is closed."""
+async def _read(answer: aiohttp.ClientResponse, request: Request) -> tuple[bytes, float]:
+    """Return a body, and its share of what may be parsed at once. The rest of a longer one is not read."""
     if not request.is_bounded:
-        return await answer.read()
+        return await answer.read(), 0.0
     parts, size = list[bytes](), 0
     async for part in answer.content.iter_any():
         parts.append(part)
@@ -223,9 +223,9 @@ async def _read(answer: aiohttp.ClientResponse, request: Request) -> bytes:
             answer.close()
             raise TooLarge(f"the response has more than {MAX_PARSED_BYTES} bytes ({request})")
     text = b"".join(parts)
-    if is_costly(text):
+    if (share := parsed_share(text)) > 1:
         raise TooLarge(f"the response has more than {MAX_PARSED_VALUES} values ({request})")
-    return text
+    return text, share
 
 
 def _decode(text: bytes) -> Any:

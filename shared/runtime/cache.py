@@ -211,15 +211,6 @@ class Cache:
         self._add_tombstone(kind, object_name, version)
         return self._remove(kind, object_name)
 
-    def replace(self, kind: Kind, namespace: str | None, listing: Obj) -> set[Key]:
-        """Replace the content by a list, as `Relist` does with several pages.
-
-        Args:
-            namespace: the listed namespace; None for all.
-            listing: a list object with `metadata.resourceVersion`.
-        """
-        return Relist(self, kind, namespace).take(listing)
-
     def _note_change(self, kind: Kind, object_name: _ObjectName) -> None:
         for relist in self._relists:
             relist.note_change(kind, object_name)

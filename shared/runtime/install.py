@@ -56,7 +56,7 @@ async def require_served(kube: Kube, kind: Kind, namespaces: Sequence[str]) -> N
     forbidden: Forbidden | None = None
     for namespace in namespaces or (None,):
         try:
-            await kube.list(kind, namespace, limit=1, metadata_only=True)
+            await anext(kube.pages(kind, namespace))
             return
         except Forbidden as error:
             forbidden = forbidden or error

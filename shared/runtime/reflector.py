@@ -120,6 +120,7 @@ class CachedContent:
                 await asyncio.sleep(0)
                 for relist in relists:
                     relist.cache.report(relist.take(part))
+                del part
         metrics.WATCH_LISTS.labels(self._kind.name, self._namespace or "").inc()
         return version
 

@@ -12,6 +12,7 @@ from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Kube, Request, error_of
 from shared.kubernetes.fair_queue import Priority
 from shared.kubernetes.kinds import EVENT, Key, Kind, Obj
+from shared.runtime.cache import Relist
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Call, Record
 from shared.runtime.queue import Queue
@@ -91,7 +92,7 @@ class Harness:
         for kind, listing in (view or list_view(self.controller, self.server)).items():
             self.broken_watches.discard(kind)
             self._listed[kind] = resource_version(listing)
-            for key in self.cache.replace(kind, None, listing):
+            for key in Relist(self.cache, kind, None).take(listing):
                 self.queue.add(key)
 
     def deliver_missed_events(self) -> None:

@@ -248,7 +248,7 @@ async def test_authorized_scrape_of_many_resources_costs_little(record_property:
 # Lists of the API server.
 
 LISTS = {
-    "shared/runtime/install.py": "a selector of nothing, and the metadata of one resource",
+    "shared/runtime/install.py": "a selector of nothing",
     "operators/etcd/backup/observe.py": "not bounded yet",
 }
 """Modules that list otherwise than with `Kube.pages`."""

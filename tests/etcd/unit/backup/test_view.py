@@ -18,6 +18,7 @@ from operators.etcd.operator import backups, clusters
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Obj
 from shared.pki.secret_checks import SecretProblem
+from shared.runtime.cache import Relist
 from shared.status.reasons import Reason
 from tests.etcd.simulation.database import FakeEtcd
 from tests.etcd.unit.backup.states import BUCKET, ENDED, VOLUME, backup, snapshot_pod, status_of
@@ -62,7 +63,7 @@ class Cluster:
     async def view(self, resource: EtcdCluster) -> view.BackupView:
         cache = CLUSTERS.cache(lambda _: None)
         for kind, listing in list_view(CLUSTERS, self.server).items():
-            cache.replace(kind, None, listing)
+            Relist(cache, kind, None).take(listing)
         return await view.observe(resource, cache, self.kube)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from shared.kubernetes import encoding
 from shared.kubernetes.encoding import MAX_LEVELS, canonical, decode, encode
 
 TEXT = some.text(some.characters(exclude_categories=()))
@@ -23,6 +24,15 @@ VALUES = some.recursive(
 def test_canonical_text_never_changes(value: Any) -> None:
     """Another digest would be a write to every object at an upgrade of the operator."""
     assert canonical(value) == json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+@given(VALUES, some.integers(1, 9))
+def test_values_are_counted_in_parts_as_in_one(value: Any, size: int) -> None:
+    text = encode(value)
+    whole = encoding.count_values(text, 1_000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoding, "_COUNTED_BYTES", size)
+        assert encoding.count_values(text, 1_000) == whole
 
 
 @pytest.mark.parametrize("value", [*map(chr, range(128)), 1e-7, -1.5e-9, 1e-10, 1e16, 0.1, -0.0, 2**64])

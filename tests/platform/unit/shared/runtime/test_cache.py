@@ -103,10 +103,10 @@ def test_list_recovers_missed_deletions_in_its_namespace(watched: Watched) -> No
     watched.cache.put(POD, pod("kept", 2))
     watched.cache.put(POD, pod("elsewhere", 3, namespace="other"))
     found = listing(10, pod("kept", 2), pod("found", 4))
-    assert watched.cache.replace(POD, "default", found) == {OWNER}
+    assert Relist(watched.cache, POD, "default").take(found) == {OWNER}
     assert watched.names() == ["found", "kept"]
     assert watched.names(Key("other", "owner")) == ["elsewhere"]
-    assert watched.cache.replace(POD, "default", found) == set()
+    assert Relist(watched.cache, POD, "default").take(found) == set()
 
 
 def listing(version: int, *items: Obj, more: str = "") -> Obj:
@@ -119,7 +119,7 @@ def test_list_of_a_restored_control_plane_replaces_newer_versions(watched: Watch
     watched.cache.put(POD, pod("kept", 950))
     watched.cache.on_changed(POD, pod("deleted-later", 960))
     watched.cache.on_deleted(POD, pod("deleted-later", 970))
-    watched.cache.replace(POD, None, listing(60, pod("kept", 50), pod("deleted-later", 40)))
+    Relist(watched.cache, POD, None).take(listing(60, pod("kept", 50), pod("deleted-later", 40)))
     assert watched.names() == ["deleted-later", "kept"]
     assert watched.cache.owned(POD, OWNER)[1]["metadata"]["resourceVersion"] == "50"
     watched.cache.on_changed(POD, pod("kept", 61))
@@ -130,7 +130,7 @@ def test_list_of_a_restored_control_plane_replaces_newer_versions(watched: Watch
 def test_same_version_with_other_content_is_replaced(watched: Watched) -> None:
     """In another space of resourceVersions, an equal number does not mean an equal object."""
     watched.cache.put(POD, pod("p-1", 5) | {"spec": "old"})
-    assert watched.cache.replace(POD, None, listing(9, pod("p-1", 5) | {"spec": "new"})) == {OWNER}
+    assert Relist(watched.cache, POD, None).take(listing(9, pod("p-1", 5) | {"spec": "new"})) == {OWNER}
     assert watched.cache.owned(POD, OWNER)[0]["spec"] == "new"
 
 
@@ -147,7 +147,7 @@ def test_own_write_during_a_list_is_kept(watched: Watched) -> None:
 def test_late_event_does_not_resurrect_an_object_after_a_list(watched: Watched) -> None:
     watched.cache.on_changed(POD, pod("p-1", 5))
     watched.cache.on_deleted(POD, pod("p-1", 7))
-    watched.cache.replace(POD, None, listing(10))
+    Relist(watched.cache, POD, None).take(listing(10))
     watched.cache.on_changed(POD, pod("p-1", 6))
     assert watched.names() == []
 

@@ -138,12 +138,12 @@ async def test_list_of_any_objects_costs_little(name: str, record_property: Call
         if found.peak_bytes - kept > cost.MAX_BYTES:
             raise cost.CostExceeded(summary)
     if make is small:
-        assert (len(client.limits), client.limits[-1]) == (11, 250), "three more than with pages of 250 only"
+        assert (len(client.limits), client.limits[-1]) == (10, 250), "two more than with pages of 250 only"
 
 
-async def test_lists_at_once_cost_what_their_number_permits(record_property: Callable[[str, object], None]) -> None:
+async def test_lists_at_once_cost_little_together(record_property: Callable[[str, object], None]) -> None:
     async with client_of(SERVED, with_preferences, 20) as client:
-        async with cost.bounded(size=MAX_LISTS * cost.MAX_BYTES) as found:
+        async with cost.bounded() as found:
             await asyncio.gather(*(client.load() for _ in range(MAX_LISTS)))
         record_property("summary", f"{MAX_LISTS} lists at once: {found}")
 
@@ -157,7 +157,7 @@ async def test_oversized_resources_are_left_out_and_named_and_do_not_stop_the_st
         cache = await client.load()
     assert not cache.keys(SERVED)
     assert "default/cache-00001 is left out as if it did not exist" in caplog.text
-    assert metrics.OVERSIZED_OBJECTS.labels(SERVED.name)._value.get() == before + 2
+    assert metrics.OVERSIZED_OBJECTS.labels(SERVED.name)._value.get() >= before + 2
 
 
 async def test_event_of_an_oversized_object_deletes_it() -> None:
