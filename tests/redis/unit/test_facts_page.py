@@ -137,6 +137,34 @@ def test_each_reply_that_a_call_relies_on_has_a_row() -> None:
     assert commands() - PLAIN == rows
 
 
+def annotations_read() -> set[str]:
+    """Return the names of the annotations that are read, and of fields whose last manager is."""
+    found = set[str]()
+    for path in (*REPOSITORY.glob("operators/redis/**/*.py"), *map(REPOSITORY.joinpath, SHARED)):
+        for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+            function = ast.unparse(call.func)
+            if function == "annotation":
+                found.add(next(node.id for node in ast.walk(call.args[1]) if isinstance(node, ast.Name)))
+            elif function == "managed_fields.is_applied":
+                field = call.args[-1]
+                found.add(str(field.value) if isinstance(field, ast.Constant) else ast.unparse(field))
+    return found
+
+
+SHARED = ("shared/steps/hibernation.py", "shared/api/applied_spec.py", "shared/kubernetes/secret_provenance.py")
+OF_CLAIMS = {"NODE_ID", "NODES", "PRIMARY", "COPY_OF", "HOST", "VERSION"}
+"""Annotations of which a `VolumeRecord` is made."""
+
+OF_KUBERNETES = {"deletionTimestamp", "capacity", "fromUID"}
+"""Rows of other metadata."""
+
+
+def test_each_annotation_that_is_read_has_a_row() -> None:
+    rows = rows_under("Annotations and metadata")
+    assert {cells[0].strip("`") for cells in rows} == annotations_read() - OF_CLAIMS | OF_KUBERNETES
+    assert all(len(cells) == 4 and all(cells) for cells in rows)
+
+
 @pytest.mark.parametrize("type_", TYPES)
 def test_each_row_states_the_owner_the_proof_and_the_lack_of_it(type_: type) -> None:
     for cells in rows_of(type_):
