@@ -17,7 +17,7 @@ from operators.etcd.api.resource import API, EtcdCluster
 from operators.etcd.api.spec import MAX_SIZE
 from operators.etcd.backup import view
 from operators.etcd.client.errors import Denied, EtcdError, Unauthenticated
-from operators.etcd.client.server import Access, Connect, EndpointStatus, HashKV, Member, Members, Server
+from operators.etcd.client.server import Access, Connect, EndpointStatus, HashKV, Members, Server
 from operators.etcd.membership.corruption import suspected
 from operators.etcd.membership.layout import begun
 from operators.etcd.membership.volume_record import own_records
@@ -274,11 +274,8 @@ def _queryable(seen: Observed) -> list[Instance]:
 
 def with_members(resource: EtcdCluster, seen: Observed, found: Members) -> Observed:
     """Assign members to instances by peer URL, with the volume that is recorded for exactly this member."""
-    by_number: dict[int, Member] = {}
-    for member in found.members:
-        for url in member.peer_urls:
-            if (number := names.number_of(resource, url)) is not None:
-                by_number[number] = member
+    numbers = [(observed.number_of_member(resource, member), member) for member in found.members]
+    by_number = {number: member for number, member in numbers if number is not None}
     instances = {instance.number: instance for instance in seen.instances}
     for number in by_number.keys() - instances.keys():
         instances[number] = _instance(resource, number, None, None)

@@ -43,6 +43,8 @@ def layout(resource: EtcdCluster, seen: Observed) -> Layout:
         learner = seen.learner
         instance = seen.instance_of(learner) if learner and not learner.name else None
         begins = Closed() if instance is None else Joining(instance.number, seen.members)
+        if seen.unknown_members:  # one of them may be the member of a pod that would be deleted
+            numbers.append(_replicas(seen) - 1)
         return Layout(1 + max(numbers, default=-1) or _replicas(seen), begins, serves=learner is None and not kept)
     if seen.stateful_set is not None:
         start = Closed() if begun(resource, seen) else _beginning(resource)

@@ -37,7 +37,7 @@ class Instance:
         pod: running pod; None without one (terminated pods count as none).
         pod_obj: the pod as an object of the API server, also after it terminated.
         volume: PersistentVolumeClaim; None without one, and with storage.medium Memory.
-        member: member in etcd's list, found by its peer URL; None without a member or a list.
+        member: member in etcd's list (`number_of_member`); None without a member or a list.
         status: status that the member reported; None if it did not answer.
         error: reason why it did not answer; empty if it did, or was not queried.
         progress: progress of its data, from its metrics; read only if it does not answer, and either it is a learner or
@@ -241,7 +241,7 @@ class Observed:
 
     @cached_property
     def unknown_members(self) -> tuple[Member, ...]:
-        """Members without an instance: a user added them, with other addresses."""
+        """Members without an instance: a user added them with other addresses, or changed their addresses."""
         known = {instance.member.id for instance in self.instances if instance.member}
         return tuple(member for member in self.members or () if member.id not in known)
 
@@ -318,6 +318,16 @@ class Observed:
     def others_healthy(self, member: Member | None) -> bool:
         """Whether every other voter is healthy."""
         return all(member is not None and other.id == member.id for other in self.down)
+
+
+def number_of_member(resource: EtcdCluster, member: Member) -> int | None:
+    """Return the number of a member by its peer URL; None if that is of no pod, or of another one than its name.
+
+    A user may change the URL. The name is that of the pod with the member's data, and empty before it started.
+    """
+    numbers = (names.number_of(resource, url) for url in member.peer_urls)
+    found = (number for number in numbers if number is not None)
+    return next((number for number in found if member.name in ("", names.member_name(resource, number))), None)
 
 
 def endpoint(resource: EtcdCluster, instance: Instance) -> Endpoint:

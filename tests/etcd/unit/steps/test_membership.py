@@ -428,3 +428,28 @@ def test_no_member_is_added_to_a_version_that_may_corrupt_it_with_authentication
         assert bool(acts(made.actions)) == added
         assert ("issues/14571" in made.verdict.message) != added
     assert made.verdict.reason == "GrowBlocked"
+
+
+@pytest.mark.parametrize(
+    "urls",
+    [
+        {1: "http://demo-5.demo.default.svc:2380"},
+        {2: "http://demo-5.demo.default.svc:2380"},
+        {2: "http://10.0.0.9:2380"},
+        {1: "http://demo-2.demo.default.svc:2380", 2: "http://demo-1.demo.default.svc:2380"},
+    ],
+    ids=["another ordinal", "of the last member", "an address", "exchanged"],
+)
+def test_member_with_the_url_of_another_pod_is_unknown_and_its_own_pod_stays(urls: dict[int, str]) -> None:
+    """E8: a slip in `etcdctl member update` deleted the volume of a voter that was healthy."""
+    resource, found = cluster(3), seen(cluster(3), VOTER, VOTER, VOTER)
+    listed = tuple(
+        replace(member, peer_urls=(urls[n],)) if n in urls else member for n, member in enumerate(found.members or ())
+    )
+    unassigned = replace(found, instances=tuple(replace(each, member=None) for each in found.instances))
+    made = plan(resource, with_members(resource, unassigned, Members(CLUSTER_ID, listed)))
+    assert acts(made.actions) == []
+    assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "UnknownMember")
+    assert replicas_and_start(made)[0] == 3
+    removed = [action for action in made.actions if isinstance(action, Patch) and "labels" in action.change["metadata"]]
+    assert removed == [], "clients are served as before"
