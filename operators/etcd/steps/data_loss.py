@@ -27,7 +27,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
-from operators.etcd.state.observed import Instance
+from operators.etcd.state.observed import Instance, number_of_member
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +131,7 @@ def loss(seen: Assessment) -> QuorumLoss | None:
 def known_voters(seen: Assessment) -> tuple[Voter, ...]:
     """Return the voters: as a survivor remembers them, or else as the status recorded them."""
     resource = seen.resource
-    remembered = [
-        Voter(names.member_name(resource, number), member.id)
-        for member in seen.remembered
-        if not member.learner and (number := _number(resource, member)) is not None
-    ]
+    remembered = [Voter(_name(resource, member), member.id) for member in seen.remembered if not member.learner]
     if remembered:
         return tuple(sorted(remembered, key=lambda voter: voter.name))
     learners = {
@@ -148,9 +144,11 @@ def known_voters(seen: Assessment) -> tuple[Voter, ...]:
     )
 
 
-def _number(resource: EtcdCluster, member: Member) -> int | None:
-    found = (names.number_of(resource, url) for url in member.peer_urls)
-    return next((number for number in found if number is not None), None)
+def _name(resource: EtcdCluster, member: Member) -> str:
+    """Return the name of a member's pod; its id, if no pod of this cluster is known to be of this member."""
+    if (number := number_of_member(resource, member)) is not None:
+        return names.member_name(resource, number)
+    return next((known.name for known in resource.recorded_members if known.id == member.id), f"{member.id:016x}")
 
 
 def _is_lost(seen: Assessment, voter: Voter) -> bool:

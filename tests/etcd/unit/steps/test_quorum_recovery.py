@@ -288,6 +288,26 @@ def test_data_on_disks_that_may_not_be_mounted_is_not_given_up(
     assert len(given_up) == (0 if may_return else 3)
 
 
+@pytest.mark.parametrize("lost", [2, 3])
+def test_voters_outside_the_cluster_count_for_its_quorum(lost: int) -> None:
+    """E9: three of five disks were left, and a token was offered that gives up the writes of two of them."""
+    resource, world = without_quorum(*[SURVIVES] * (3 - lost), *[MOVED] * lost)
+    own = tuple(Member(member_id(n), f"demo-{n}", (object_names.peer_url(resource, n),)) for n in range(3))
+    external = tuple(Member(0xE0 + n, f"demo-{n}", (f"http://external-{n}:2380",)) for n in range(2))
+    world = replace(world, remembered=(*own, *external))
+    step, left = recover(resource, world), found(resource, world)
+    assert (len(left.voters), left.needed, left.is_permanent, left.identity) == (5, 3, lost == 3, "")
+    assert "00000000000000e0 is unreachable (no pod), 00000000000000e1 is unreachable (no pod)" in step.message
+    assert report(assess(resource, world)) is None
+
+
+def test_voter_with_another_url_is_known_by_its_recorded_id() -> None:
+    resource, world = without_quorum(SURVIVES, MOVED, MOVED)
+    urls = [object_names.peer_url(resource, 0), object_names.peer_url(resource, 5), "http://10.0.0.9:2380"]
+    moved = tuple(Member(member_id(n), f"demo-{n}", (url,)) for n, url in enumerate(urls))
+    assert names(found(resource, replace(world, remembered=moved)).lost) == ["demo-1", "demo-2"]
+
+
 def test_learner_may_be_the_survivor_when_no_voter_is_left() -> None:
     resource, world = without_quorum(LOST, replace(SURVIVES, learner=True))
     status = {"members": [resource.reported["members"][0], {**resource.reported["members"][1], "role": "learner"}]}
