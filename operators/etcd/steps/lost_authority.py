@@ -26,19 +26,22 @@ def restart_distrusting(seen: Assessment) -> Step:
     issuers, made = seen.secrets.issuers, seen.stateful_set
     if issuers is None or not issuers.trusted or not resource.recorded_cluster_id or made is None:
         return PASS
-    started = {each.name: annotation(each.pod_obj, SECRETS) for each in seen.instances if each.pod}
-    rejecting = [each for each in seen.instances if issuers.are_rejected(started.get(each.name, ""))]
+    own = [each for each in seen.instances if not each.kept_by]
+    started = {each.name: annotation(each.pod_obj, SECRETS) for each in own if each.pod}
+    rejecting = [each for each in own if issuers.are_rejected(started.get(each.name, ""))]
     splits = any(issuers.peer_is_rejected(started[each.name]) for each in rejecting)
     return lost_authority.restart_distrusting(
         resource.obj,
         authority_secret(resource),
         "member",
-        [each for each in seen.instances if each.pod or each.number < made["spec"]["replicas"]],
+        [each for each in own if each.pod or each.number < made["spec"]["replicas"]],
         sorted(rejecting, key=lambda each: (each.ready, each.number)),
         is_back=lambda each: _has_run(each, seen.now) if splits else each.ready,
         splits=splits,
         is_prepared=annotation(made["spec"]["template"], SECRETS) == issuers.trusted[0],
-        evicts=not splits and may_evict(resource.spec.pod_disruption_budget, resource.spec.size),
+        # Pods on kept volumes are not ready, so that the budget may allow no eviction before a user releases them.
+        evicts=not (splits or len(own) < len(seen.instances))
+        and may_evict(resource.spec.pod_disruption_budget, resource.spec.size),
         refusal=_refusal(seen),
     )
 

@@ -76,8 +76,11 @@ def ensure_secrets(seen: Assessment) -> Step:
 
 
 def _started_with(seen: Observed) -> str:
-    """Return the digest of Secrets that all pods and the template were created with; empty if they differ."""
-    made = [instance.pod_obj for instance in seen.instances if instance.pod_obj is not None]
+    """Return the digest of Secrets that all pods and the template were created with; empty if they differ.
+
+    Pods on volumes that a recovery kept are not rolled, and nothing depends on the authorities that they trust.
+    """
+    made = [each.pod_obj for each in seen.instances if each.pod_obj is not None and not each.kept_by]
     if seen.stateful_set is not None:
         made.append(seen.stateful_set["spec"]["template"])
     digests = {annotation(obj, SECRETS) for obj in made}

@@ -13,9 +13,20 @@ from shared.pki.stores import fingerprint, parsed
 from shared.pki.validity import signers
 from tests.etcd.simulation.database import FakeEtcd
 from tests.harness.harness import NAMESPACE
-from tests.harness.scenario import ScenarioStep, at_once, delete, edit
+from tests.harness.scenario import ScenarioStep, at_once, delete, edit, later
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.support.etcd.scenarios import AUTH, ETCD, NAME, OPTIONS, TLS, cluster, given_password, member
+from tests.support.etcd.scenarios import (
+    AUTH,
+    ETCD,
+    NAME,
+    OPTIONS,
+    TLS,
+    cluster,
+    given_password,
+    member,
+    recovery_confirmed,
+    unmounted,
+)
 from tests.support.issuing import authority
 from tests.support.plays import crossed, deleted, issued_with_new_keys, pods, ready, replaced_by_hand, signer_of
 
@@ -166,3 +177,13 @@ async def test_paused_cluster_is_healed_when_it_is_resumed() -> None:
     await play.step(cluster(3, **TLS))
     await play.wait(60, times=10)
     require_whole(play, former)
+
+
+async def test_pods_on_volumes_that_a_recovery_kept_delay_no_restart() -> None:
+    play = await running()
+    lost = (unmounted(0, 1), later(30), later(150), recovery_confirmed(), later(60), later(60))
+    await play.run_steps(lost)
+    assert ready(play)["reason"] == "FormerDataKept", ready(play)["message"]
+    play.stage.database.guard.may_split = True
+    await play.run_steps((deleted(CA, CLIENT), later(60), later(60)))
+    assert ready(play)["reason"] == "FormerDataKept", ready(play)["message"]

@@ -27,7 +27,16 @@ from tests.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe, create
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.harness.scoreboard import Scoreboard
 from tests.harness.sweep import sweep
-from tests.support.etcd.scenarios import ETCD, GIVEN_TLS, NAME, cluster, given_certificates, replaced_certificates
+from tests.support.etcd.scenarios import (
+    ETCD,
+    GIVEN_TLS,
+    NAME,
+    cluster,
+    given_certificates,
+    lost,
+    recovery_confirmed,
+    replaced_certificates,
+)
 from tests.support.issuing import authority, certificate_secret
 
 pytestmark = pytest.mark.nightly
@@ -87,6 +96,8 @@ def presented(etcd: FakeEtcd) -> set[str]:
     found = set()
     for process in etcd.running:
         assert process.tls is not None
+        if etcd.clusters[etcd.disks[process.command.disk].cluster].former:
+            continue
         for name in ("first", "second"):
             known = parsed(authority(name).certificate)
             if any(signers(pair, known) for pair in (process.tls.peer, process.tls.server)):
@@ -193,3 +204,14 @@ async def test_cluster_of_a_former_version_survives_a_new_authority(monkeypatch:
     etcd.guard.may_reject = False
     await play.run_steps((SETTLED, SETTLED))
     assert (presented(etcd), trusted(etcd), reason(play)) == ({"second"}, {NEW}, "Ready")
+
+
+async def test_pods_on_volumes_that_a_recovery_kept_delay_no_new_authority() -> None:
+    """E10: they are not rolled, so that the new certificates were withheld until the former ones had expired."""
+    play = ScenarioRun(World(SUBJECT))
+    given = (*issued_certificates(), cluster(5, **ISSUED))
+    await play.run_steps((*given, *lost(2, 3, 4), recovery_confirmed(), later(60), later(60)))
+    assert reason(play) == "FormerDataKept"
+    await play.run_steps((*RENEWALS, SETTLED, SETTLED))
+    etcd: FakeEtcd = play.stage.database
+    assert (presented(etcd), reason(play)) == ({"second"}, "FormerDataKept")
