@@ -30,7 +30,9 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods
 from operators.etcd.backup.outcome import outcome
 from operators.etcd.membership.layout import layout
+from operators.etcd.objects.names import SET_ASIDE
 from operators.etcd.state.observed import Instance, Observed
+from operators.etcd.state.recovery_marks import tokens
 from shared.kubernetes.accessors import annotation
 from shared.status.lifecycle import Lifecycle
 
@@ -108,7 +110,8 @@ def member_state(resource: EtcdCluster, seen: Observed, instance: Instance) -> M
     member = instance.member
     if member is None:
         if instance.kept_by:
-            return _M.REMOVED if instance.kept_by == resource.released_recovery else _M.KEPT
+            is_released = instance.kept_by == resource.released_recovery and not tokens(instance.volume, SET_ASIDE)
+            return _M.REMOVED if is_released else _M.KEPT
         surplus = bool(instance.volume or instance.pod_obj) and instance.number >= layout(resource, seen).replicas
         return _M.REMOVED if surplus or instance.vacated or instance.volume_leaving else _M.VACANT
     if seen.lost(instance):

@@ -30,7 +30,7 @@ def report_kept_volumes(seen: Assessment) -> Step:
     for number in seen.kept_numbers:
         instance = seen.instance(number)
         if instance is not None:
-            kept[instance.name] = instance.kept_by
+            kept[instance.name] = next(iter(_set_aside(instance)), instance.kept_by)  # the earlier one first
     if not kept:
         return PASS
     token = min(kept.values())
@@ -46,9 +46,15 @@ def report_kept_volumes(seen: Assessment) -> Step:
 
 
 def delete_former_data(seen: Assessment) -> Step:
-    """Delete the former data directory of a released recovery, next to the data of a running member."""
+    """Delete the former data directory of a released recovery, next to the data of a running member.
+
+    On a volume that a later recovery keeps, it is deleted together with the volume.
+    """
     resource = seen.resource
     pod, token = seen.job_pods.get(cleaning_pod_name(resource)), resource.released_recovery
+    volumes = [each.volume for each in seen.instances if each.volume and each.kept_by and token in _set_aside(each)]
+    if unmarked := [patch for volume in volumes if (patch := without(volume, SET_ASIDE, token))]:
+        return Step.do(*unmarked)
     instance = next((each for each in seen.healthy_voters if token in _set_aside(each)), None)
     if instance is None or instance.volume is None:
         return Step.do(*_delete(pod))

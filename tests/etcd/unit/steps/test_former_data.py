@@ -50,6 +50,22 @@ def test_released_volume_is_deleted() -> None:
     assert made.verdict.reason == "Removing"
 
 
+@pytest.mark.parametrize("release", ["", "second", "first"])
+def test_volume_with_former_data_of_an_earlier_recovery_stays_until_both_are_released(release: str) -> None:
+    """E11: the survivor of the first recovery is a former member since the second one, which also had its own data."""
+    resource = cluster(3, recovery={"release": release} if release else None)
+    world = seen(resource, VOTER, VOTER, FORMER)
+    volume = world.instances[2].volume
+    assert volume is not None
+    volume["metadata"]["annotations"] = {KEPT: "second", SET_ASIDE: "first"}
+    made = plan(resource, world)
+    assert (acts(made.actions), made.verdict.reason) == ([], "FormerDataKept")
+    assert "set spec.recovery.release to first: it is deleted" in made.verdict.message
+    removed: Obj = {"metadata": {"annotations": {SET_ASIDE: None}}}
+    changes = [action.change for action in made.actions if isinstance(action, Patch) and action.obj == volume]
+    assert (removed in changes) == (release == "first"), "it ends with the volume, once the second one is released"
+
+
 def pods_made(made: Plan) -> list[Obj]:
     return [action.obj for action in made.actions if isinstance(action, Apply) and action.kind == POD]
 
