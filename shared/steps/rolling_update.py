@@ -142,7 +142,7 @@ def is_returning(instance: Instance, now: datetime) -> bool:
     return not created or now - datetime.fromisoformat(created) <= RETURN_TIMEOUT
 
 
-def template_image(stateful_set: Obj, container: str) -> str:
-    """Return the image of a container in the template of a StatefulSet."""
+def template_image(stateful_set: Obj, container: str) -> str | None:
+    """Return the image of a container in the template of a StatefulSet; None if a user renamed the container."""
     containers = stateful_set["spec"]["template"]["spec"]["containers"]
-    return next(str(given["image"]) for given in containers if given["name"] == container)
+    return next((str(given["image"]) for given in containers if given["name"] == container), None)

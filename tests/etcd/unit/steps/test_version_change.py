@@ -169,3 +169,15 @@ def test_new_default_repository_restarts_no_member_of_the_former_one(
     made = planner.plan(resource, found, NOW)
     assert image(made) == wants
     assert made.status["image"] == wants
+
+
+def test_container_that_was_renamed_by_hand_is_restored() -> None:
+    """E12: the plan ended with StopIteration, so that the edit was never reverted."""
+    resource = cluster(3)
+    world = seen(resource, VOTER, VOTER, VOTER)
+    assert world.stateful_set is not None
+    world.stateful_set["spec"]["template"]["spec"]["containers"][0]["name"] = "renamed"
+    applied = [getattr(action, "obj", {}) for action in plan(resource, world).actions]
+    [made] = [obj for obj in applied if obj.get("kind") == "StatefulSet"]
+    [container] = made["spec"]["template"]["spec"]["containers"]
+    assert (container["name"], container["image"]) == ("etcd", "example.com/etcd:v3.6.8")
