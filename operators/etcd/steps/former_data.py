@@ -16,6 +16,7 @@ from operators.etcd.state.recovery_marks import tokens, without
 from operators.etcd.steps.guards import stray
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Action, Apply, Delete, Step
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
@@ -82,7 +83,9 @@ def delete_former_data(seen: Assessment) -> Step:
             requeue=POLL_SECONDS,
         )
     if result is None:
-        return Step.progressing(RELEASING_DATA, message, requeue=POLL_SECONDS)
+        problem = Pod.of(pod).hindrance
+        message += f" Pod {cleaning_pod_name(resource)} {problem}." if problem else ""
+        return Step.progressing(RELEASING_DATA, message, warning=bool(problem), requeue=POLL_SECONDS)
     unmark = without(instance.volume, SET_ASIDE, token)
     return Step.do(*([unmark] if unmark else ()), *_delete(pod))
 

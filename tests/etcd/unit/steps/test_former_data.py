@@ -116,3 +116,11 @@ def test_failed_or_unneeded_pod_is_deleted(release: str) -> None:
     pod = cleaning(**failed("FileUnusable", finished="2026-01-01T11:59:00Z"))
     made = recovered(VOTER, VOTER, VOTER, mark=SET_ASIDE, number=0, release=release, pod=pod)
     assert acts(made.actions) == ["delete Pod demo-clean (p)"]
+
+
+def test_cleaning_pod_that_cannot_start_is_named_with_the_reason() -> None:
+    waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+    pod = cleaning(phase="Pending", containerStatuses=[{"name": "clean", "state": {"waiting": waiting}}])
+    made = recovered(VOTER, VOTER, VOTER, mark=SET_ASIDE, number=0, release=MARK, pod=pod)
+    assert made.verdict.reason == "ReleasingData"
+    assert made.verdict.message.endswith("Pod demo-clean cannot pull its image.")
