@@ -285,7 +285,7 @@ class FakeRedis:
         for process in self.processes.values():
             if process.pod == pod:
                 self._announce(process)
-                process.hangs = hangs
+                process.hangs, process.resumed = hangs, not hangs
                 if hangs:
                     self.guard.ended(self, process)
         self.settle(f"{pod} {'hangs' if hangs else 'recovers'}")
@@ -434,6 +434,7 @@ class FakeRedis:
             self.now += TICK
             self.turn += 1
             for process in self.running:
+                process.resumed = False
                 tick(self, process)
             self.settle("time passes")
 
@@ -466,7 +467,8 @@ class FakeRedis:
         """Let replicas replicate and the client write, then inspect safety."""
         for process in self.running:
             if process.node.me.primary:
-                self.replicate(process)
+                if not process.resumed:
+                    self.replicate(process)
             else:
                 process.linked, process.since, process.syncing = False, None, 0.0
         if not self.client.idle:

@@ -68,6 +68,8 @@ class Process:
         began: start time.
         exit_message: last message; empty while the process runs.
         hangs: whether it does not respond.
+        resumed: whether it hung until now: it answers what waits in its sockets before it finds that a link has ended
+            (aeProcessEvents in ae.c).
         settings: settings of the command line and CONFIG SET, over the defaults.
         passwords: SHA-256 of the passwords of the user `default`; empty if no password is required.
         users: SHA-256 of the passwords of each other user.
@@ -101,6 +103,7 @@ class Process:
     began: float = 0.0
     exit_message: str = ""
     hangs: bool = False
+    resumed: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     passwords: set[str] = field(default_factory=set)
     users: dict[str, set[str]] = field(default_factory=dict)
