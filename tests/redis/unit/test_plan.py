@@ -50,6 +50,15 @@ def test_cluster_in_its_desired_state_is_ready_and_not_changed() -> None:
     assert (acts(made.actions), made.poll, made.status["phase"]) == ([], 30.0, "Running")
 
 
+def test_claims_that_are_being_deleted_are_reported_while_pods_use_them() -> None:
+    at = (replace(P0, claim_leaving=True), P1, P2, replace(R0, claim_leaving=True), R1, R2)
+    made = planned(*at)
+    assert (made.verdict.reason, made.verdict.done, made.poll) == ("VolumesTerminating", False, 30.0)
+    assert made.verdict.message.startswith("PersistentVolumeClaim data-demo-0, data-demo-3: being deleted. Each ends ")
+    replaced = planned(P0, P1, P2, replace(at[3], leaving=True), R1, R2)
+    assert replaced.verdict.reason != "VolumesTerminating", "its pod ends already"
+
+
 def test_paused_resource_is_reported_and_not_changed() -> None:
     made = planned(*(replace(at, old=True) for at in formed()), pause=True, phase="Running")
     assert (made.actions, made.verdict.reason, made.verdict.ready) == ((), "Paused", False)
