@@ -172,6 +172,7 @@ def node_entry(seen: Assessment, instance: Instance) -> Obj:
         **_role(seen, before, node_id),
     }
     if entry["role"] == REPLICA_ROLE and not (node and node.synced):
+        # A link to a primary that does not answer proves nothing, nor does a node that only the operator cannot reach.
         is_unknown = entry["status"] == "Unknown" or (node and node.connected and not (node.primary_at or node.astray))
         entry["outOfSyncSince"] = before.get("outOfSyncSince") or (None if is_unknown else rfc3339(seen.now))
     same = all(before.get(field) == entry[field] for field in ("role", "status"))

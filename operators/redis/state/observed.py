@@ -228,8 +228,8 @@ class Observed:
 
 
 def outlives_pods(resource: RedisCluster, *instances: Instance) -> bool:
-    """Return whether the data of a node, and of these instances, is available to the next pod of its instance."""
-    if any(is_terminating(each.volume) for each in instances):  # the claim ends with the pod
+    """Return whether the next pod of an instance has its data; of these instances, also that their claims stay."""
+    if any(is_terminating(each.volume) for each in instances):  # a claim ends with its pod
         return False
     return resource.has_storage or resource.spec.template.volumes is not None
 
