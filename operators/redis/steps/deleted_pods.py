@@ -72,7 +72,7 @@ def _deleted_since(pod_obj: Obj, now: datetime) -> float | None:
 
 def _is_only_copy(seen: Assessment, instance: Instance) -> bool:
     """Return whether keys would be lost with the process of a node: a replica may copy them before it is killed."""
-    has_disk = outlives_pods(seen.resource) and persists(seen.resource, seen.config.text)
+    has_disk = outlives_pods(seen.resource, instance) and persists(seen.resource, seen.config.text)
     return not has_disk and seen.is_needed(instance.id)
 
 

@@ -99,3 +99,5 @@ def test_only_copy_is_not_shut_down() -> None:
     nodes[3] = replace(SHARDS[0])
     assert step(*nodes, config=VOLATILE) is PASS
     assert len(step(*nodes).actions) == 1, "its volume has them"
+    nodes[3] = replace(nodes[3], claim_leaving=True)
+    assert step(*nodes) is PASS, "its claim ends with the pod"
