@@ -14,7 +14,8 @@ def annotated(stateful_set: Obj, note: str, *, by: str = "") -> Obj:
     Args:
         by: another client that wrote it; empty for the operator, which applies it with its other fields.
     """
-    metadata, fields = stateful_set["metadata"], {"f:annotations": {f"f:{HIBERNATION}": {}}}
+    metadata = stateful_set["metadata"]
+    fields: Obj = {"f:annotations": {f"f:{HIBERNATION}": {}}}
     managers = metadata["managedFields"]
     if by:
         managers = [*managers, {"manager": by, "operation": "Update", "fieldsV1": {"f:metadata": fields}}]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal
 
 import pytest
 
-from operators.redis.client.commands import AddSlots, FailOver, Relink, execute
+from operators.redis.client.commands import AddSlots, FailOver, Pause, Relink, execute
+from operators.redis.client.connection import connect
 from operators.redis.client.errors import Refused
 from operators.redis.client.server import Access, Endpoint
 from operators.redis.slots.hash_slots import Slots
 from tests.redis.simulation.client import Entry
 from tests.redis.simulation.lab import FakeLab, GuardedLab
 from tests.redis.simulation.node import FAILED, slot_of
+from tests.support.virtual_time import in_virtual_time
 
 KEY = b"foo"
 
@@ -121,3 +124,11 @@ async def test_slots_that_were_added_before_an_interruption_get_the_highest_epoc
     node.keys[KEY], node.me.slots = Entry(0), 1 << slot_of(KEY)
     await add_lost_slots(lab)
     assert node.me.epoch == 1
+
+
+@in_virtual_time
+async def test_pause_takes_its_time_by_the_clock_of_the_process() -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await execute(connect, Pause(Access(), 2.0, "so that replicas stop before primaries"))
+    assert loop.time() - began == pytest.approx(2.0)
