@@ -350,7 +350,8 @@ def test_scheduled_backup_whose_pod_is_refused_ends_with_the_refusal() -> None:
     written = conditions.compose(resource.obj, {}, refused, "2026-01-01T12:00:00Z")
     resource = EtcdBackup.parse(resource.obj | {"status": written})
     early = plan(READY, resource, after=3590)
-    assert (pod_of(early)["kind"], early.requeue) == ("Pod", pytest.approx(10))
+    assert pod_of(early)["kind"] == "Pod"
+    assert early.requeue == pytest.approx(10)
     late = plan(READY, resource, after=3600)
     assert (late.actions, late.status["phase"], late.verdict.reason) == ((), "Failed", "Forbidden")
     assert late.verdict.message == f"{refused.message} No snapshot was taken before the next one was due."
