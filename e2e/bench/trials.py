@@ -335,8 +335,12 @@ def _until_done(server: Server, created: Sequence[str], advance: Advance, *, has
 
 
 def _unexpected(calls: list[Call], age: float) -> tuple[str, ...]:
-    """Return the requests that an idle operator should not send: all but watches and the lists of due resyncs."""
-    requests = [f"{call.verb} {call.resource}" for call in calls if call.verb != "watch"]
+    """Return the requests that an idle operator should not send: all but watches and the lists of due resyncs.
+
+    The further pages of a list belong to its first one.
+    """
+    first = [call for call in calls if call.verb != "watch" and "continue=" not in call.uri]
+    requests = [f"{call.verb} {call.resource}" for call in first]
     for request in {request for request in requests if request.startswith("list ")}:
         for _ in range(min(int(age / RESYNC_SECONDS), requests.count(request))):
             requests.remove(request)
