@@ -29,7 +29,6 @@ def judge_status(redis: FakeRedis, found: Obj) -> None:
     ready = accessors.is_true(found, conditions.READY)
     if redis.cut_off or redis.hidden & servers.keys():
         assert not ready, f"Ready is True, though the operator does not reach {', '.join(sorted(redis.hidden))}"
-        return
     if accessors.is_true(found, conditions.AVAILABLE):
         serving = 0
         for process in servers.values():

@@ -8,6 +8,7 @@ import pytest
 
 from operators.redis.steps import data_loss_recovery
 from shared.kubernetes.kinds import Obj
+from shared.status.conditions import READY
 from tests.harness.scenario import Unsafe, later
 from tests.redis.simulation.courses import (
     THEMES,
@@ -156,6 +157,23 @@ UNTRUE: dict[str, Callable[[Obj, FakeRedis], None]] = {
     "a replica is elsewhere": lambda _, redis: _lead_elsewhere(redis),
     "a primary does not serve": lambda _, redis: setattr(_primary(redis), "serves", False),
     "a primary ended": lambda _, redis: setattr(_primary(redis), "exit_message", "killed"),
+}
+
+
+def hidden(change: Callable[[Obj, FakeRedis], None]) -> Callable[[Obj, FakeRedis], None]:
+    """Return a change of a status that reports that the operator does not reach a node."""
+
+    def hide_and_change(found: Obj, redis: FakeRedis) -> None:
+        redis.hidden.add(f"{NAME}-5")
+        next(each for each in found["status"]["conditions"] if each["type"] == READY)["status"] = "False"
+        change(found, redis)
+
+    return hide_and_change
+
+
+UNTRUE |= {
+    f"{name}, and a node is hidden": hidden(UNTRUE[name])
+    for name in ("node id", "address", "a primary does not serve", "a primary ended", "a replica is elsewhere")
 }
 
 
