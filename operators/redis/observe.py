@@ -50,6 +50,7 @@ from shared.kubernetes.kinds import (
     Kind,
     Obj,
 )
+from shared.kubernetes.ordinals import ordinal
 from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
@@ -119,7 +120,7 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
     }
     restored = restored_entries(resource, claims)
     recorded = map(recorded_node, restored) if restored else resource.recorded_nodes
-    nodes = {names.number_of(resource, known.name): known for known in recorded if known.node_id}
+    nodes = {ordinal(known.name, resource.name): known for known in recorded if known.node_id}
     expected = range(_expected(resource, seen, nodes))
     if resource.has_storage:
         volumes |= await _unlabelled(resource, [number for number in expected if number not in volumes], kube)
@@ -181,7 +182,7 @@ async def _in_zones(zones: Zones, instances: Sequence[Instance], kube: Kube) -> 
 def _pod_number(resource: RedisCluster, pod: Obj) -> int | None:
     if not ownership.is_replica(pod, STATEFUL_SET, resource.name, names.selector(resource)):
         return None
-    return names.number_of(resource, pod["metadata"]["name"])
+    return ordinal(pod["metadata"]["name"], resource.name)
 
 
 def _expected(resource: RedisCluster, seen: Observed, nodes: Collection[int | None]) -> int:

@@ -35,8 +35,6 @@ from shared.kubernetes.quantity import parse_quantity
 __all__ = ["S3", "Destination", "EtcdBackupSpec", "EtcdClusterSpec", "RestoreSource", "VolumeStore"]
 
 MAX_SIZE = 9
-"""Most members of a cluster."""
-
 DEFAULT_VERSION = ETCD.default_version
 
 _DOWNGRADES = ", ".join(f"{dotted(series)} to {dotted(below)}" for series, below in DOWNGRADES.items())

@@ -51,8 +51,8 @@ def layout(resource: EtcdCluster, seen: Observed) -> Layout:
         return Layout(_replicas(seen), start, serves=_serves(seen.stateful_set) and not kept)
     if not begun(resource, seen):
         return Layout(1, _beginning(resource))
-    volumes = (instance.name for instance in seen.instances if instance.volume)
-    known = (names.number_of(resource, name) for name in (*(each.name for each in resource.recorded_members), *volumes))
+    recorded, present = resource.recorded_members, (instance.name for instance in seen.instances if instance.volume)
+    known = (names.number_of(resource, name) for name in (*(member.name for member in recorded), *present))
     return Layout(1 + max((number for number in known if number is not None), default=0), Closed())
 
 

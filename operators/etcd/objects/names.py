@@ -159,10 +159,7 @@ def client_mount(resource: EtcdCluster) -> str:
 
 
 def number_of(resource: EtcdCluster, name_or_url: str) -> int | None:
-    """Return the number of a member, from its name or a peer URL; None if it is not in this cluster.
-
-    A user may list any address, such as that of demo-99999999: no member of this cluster has a number beyond its size.
-    """
+    """Return the number of a member, from its name or a peer URL; None if no member of this cluster may have it."""
     name, separator, rest = name_or_url.removeprefix("http://").removeprefix("https://").partition(".")
     if separator and rest != f"{resource.name}.{resource.namespace}.svc:{PEER_PORT}":
         return None

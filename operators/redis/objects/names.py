@@ -100,11 +100,6 @@ def node_name(resource: RedisCluster, number: int) -> str:
     return f"{resource.name}-{number}"
 
 
-def number_of(resource: RedisCluster, name: str) -> int | None:
-    """Return the number of the instance of a pod; None if the name belongs to no instance of this cluster."""
-    return ordinal(name, resource.name)
-
-
 def volume_name(resource: RedisCluster, number: int) -> str:
     """Return the name of the volume claim of an instance, as the StatefulSet creates it."""
     return f"{DATA}-{node_name(resource, number)}"

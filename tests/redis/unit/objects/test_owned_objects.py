@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from operators.redis.objects import disruption_budget, names, services
 from operators.redis.objects import stateful_set as builder
 from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
@@ -19,18 +17,10 @@ def stateful_set(existing: Obj | None = None, **spec: object) -> Obj:
     return builder.stateful_set(resource, names.owner(resource, "op"), {"metadata": {}}, 6, existing)
 
 
-def test_node_numbers_and_names_convert_both_ways() -> None:
+def test_numbers_and_names_of_claims_convert_both_ways() -> None:
     resource = wished()
     for number in (0, 7, 123):
-        assert names.number_of(resource, names.node_name(resource, number)) == number
         assert names.volume_number(resource, names.volume_name(resource, number)) == number
-
-
-@pytest.mark.parametrize(
-    "name", ["demo", "demo-", "demo-01", "demo-x", "demo-1-2", "other-1", "xdemo-1", "data-demo-1"]
-)
-def test_foreign_pod_name_has_no_number(name: str) -> None:
-    assert names.number_of(wished(), name) is None
 
 
 def test_endpoint_has_the_address_of_the_pod_and_its_host_name() -> None:

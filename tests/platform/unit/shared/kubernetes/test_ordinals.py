@@ -9,7 +9,10 @@ from shared.kubernetes.ordinals import MAX_SURPLUS, ordinal, replicas, to_observ
 
 @pytest.mark.parametrize(
     ("name", "found"),
-    [("demo-0", 0), ("demo-12", 12), ("demo-01", None), ("demo-", None), ("demo-x", None), ("d-0", None)],
+    [
+        *(("demo-0", 0), ("demo-12", 12), ("demo", None), ("demo-", None), ("demo-01", None), ("demo-x", None)),
+        *(("demo-1-2", None), ("other-1", None), ("xdemo-1", None), ("data-demo-1", None)),
+    ],
 )
 def test_ordinal_of_a_name(name: str, found: int | None) -> None:
     assert ordinal(name, "demo") == found
