@@ -63,7 +63,7 @@ from shared.runtime.settings import Settings
 from shared.status.reasons import REPLACING_CERTIFICATES, RESIZING
 from shared.status.verdict import Verdict
 from shared.steps import planner
-from shared.steps.database import report_ending_certificates, require_valid_certificates
+from shared.steps.database import report_ending_certificates, report_terminating_claims, require_valid_certificates
 from shared.steps.hibernation import hold, keep_stopped
 from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
 
@@ -147,6 +147,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             defragment,  # on schedule
             await_members,  # until every member is a healthy, current voter
             require_backup_destination,  # of the schedule, before a snapshot is due
+            report_terminating_claims,  # which end with their pods
             report_ending_certificates,  # of a complete cluster
         )
 

@@ -54,6 +54,12 @@ class Assessment(Observed, View[EtcdCluster, Settings]):
         taken = {instance.number for instance in self.instances if instance.member} | set(self.kept_numbers)
         return next((number for number in range(self.resource.spec.size) if number not in taken), None)
 
+    def why_data_ends(self, instance: Instance) -> str:
+        """Return why the data of a member is deleted with its pod; empty if it is not."""
+        if self.resource.spec.storage.medium == "Memory":
+            return "storage.medium is Memory"
+        return "its claim is being deleted" if instance.volume_leaving else ""
+
     @property
     def kept_numbers(self) -> tuple[int, ...]:
         """Numbers whose volume is kept after a recovery, so that no member may use it."""

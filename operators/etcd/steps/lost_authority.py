@@ -53,9 +53,9 @@ def _has_run(instance: Instance, now: datetime) -> bool:
 
 
 def _refusal(seen: Assessment) -> str:
-    if seen.resource.spec.storage.medium == "Memory":
+    if ends := next((why for each in seen.instances if (why := seen.why_data_ends(each))), ""):
         return (
-            "A restart would delete the data (storage.medium is Memory), so nothing is changed. Restore the former "
+            f"A restart would delete the data ({ends}), so nothing is changed. Restore the former "
             "Secrets from a backup; or save the keys with etcdctl in a pod, and create the cluster again."
         )
     return "" if seen.spec_applies else "No member restarts before the spec can be applied."

@@ -78,7 +78,7 @@ def _offer(resource: EtcdCluster, found: QuorumLoss, now: datetime) -> Obj | Non
 
     Another revision of the survivor shows that a quorum returned, even if the operator did not observe it.
     """
-    if not found.identity or found.survivor is None:
+    if not found.identity or found.survivor is None or found.survivor.volume_leaving:  # which it would not survive
         return None
     record, survivor = current(resource, now), found.survivor.name
     _, revision = progress(found.survivor)
@@ -253,18 +253,13 @@ def _judge(seen: Assessment, found: QuorumLoss) -> Step:
         )
         return Step.progressing(QUORUM_LOST, message, warning=True, requeue=POLL_SECONDS)
     assert found.survivor is not None
-    if resource.spec.storage.medium == "Memory" and resource.spec.auth is not None and resource.spec.auth.enabled:
-        return Step.blocked(
-            QUORUM_LOST,
-            f"{loss_text} {found.survivor.name} has its data in memory, and with spec.auth, etcd provides no snapshot "
-            "without a quorum: restore the last EtcdBackup into a new EtcdCluster. Later writes are lost.",
-        )
-    if resource.spec.storage.medium == "Memory":
-        return Step.blocked(
-            QUORUM_LOST,
-            f"{loss_text} {found.survivor.name} has its data in memory and would lose it if it stopped: take an "
-            "EtcdBackup of it now, and restore that into a new EtcdCluster.",
-        )
+    if why := seen.why_data_ends(found.survivor):
+        remedy = "take an EtcdBackup of it now, and restore that into a new EtcdCluster."
+        if resource.spec.auth is not None and resource.spec.auth.enabled:
+            lacks = "with spec.auth, etcd provides no snapshot without a quorum"
+            remedy = f"{lacks}. So restore the last EtcdBackup into a new EtcdCluster. Later writes are lost."
+        message = f"{loss_text} {found.survivor.name} would lose its data if it stopped ({why}): {remedy}"
+        return Step.blocked(QUORUM_LOST, message)
     caution = "First make sure that no lost member still runs, as on a disconnected node."
     if found.found_empty:
         empty = ", ".join(found.found_empty)

@@ -67,7 +67,7 @@ def restart_broken(seen: Assessment) -> Step:
     ):
         return PASS
     for instance in rolling_update.broken(seen.instances, partial(outdated, seen)):
-        if may_start(seen, instance) is not GOOD:
+        if may_start(seen, instance) is not GOOD or instance.volume_leaving:
             continue
         message = f"{instance.name} does not run, and its pod is outdated: recreating it."
         return Step.wait(UPDATING, message, restart(instance))
@@ -145,13 +145,14 @@ def _hand_over_leadership(seen: Assessment, roll: RollingUpdate[Instance], insta
 
 
 def _leave_and_rejoin(seen: Assessment, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
-    """With storage.medium Memory, a member leaves together with its pod, and joins again with the new one.
+    """With data that ends with the pod, a member leaves together with its pod, and joins again with the new one.
 
     The pod is evicted first: the budget then protects the other members, whose data a drain would delete with their
     pods. If the operator stops in between, `replace_lost_member` removes the member. With two voters that would lose
     the quorum, so the member is removed first, and `delete_removed_members` deletes its pod.
     """
-    if seen.resource.spec.storage.medium != "Memory":
+    ends = seen.why_data_ends(instance)
+    if not ends:
         return None
     assert instance.member is not None
     present = {other.number for other in seen.instances if other.member}
@@ -159,7 +160,7 @@ def _leave_and_rejoin(seen: Assessment, roll: RollingUpdate[Instance], instance:
         return PASS
     if why := removal_refusal(seen, instance.member):
         if len(seen.voters) == 1:
-            why += ", and its data would be deleted with its pod (storage.medium is Memory). Set spec.size to 3"
+            why += f", and its data would be deleted with its pod ({ends}). Set spec.size to 3"
         return roll.block(instance, f"{why}.", with_problem=True)
     if instance is seen.leader:
         return hand_over(

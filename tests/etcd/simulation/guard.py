@@ -192,6 +192,11 @@ class Guard:
         action = f"the operator stops the pods of {name}"
         if not is_requested(etcd.objects(API.kind), name):
             self.fail(f"{action}, which the user does not request")
+        claims = (claim["metadata"] for _, claim in etcd.objects(PERSISTENT_VOLUME_CLAIM))
+        if ending := [
+            each["name"] for each in claims if each["name"].startswith(f"data-{name}-") and "deletionTimestamp" in each
+        ]:
+            self.fail(f"{action}, with which {', '.join(ending)} and the data are deleted")
         for cluster in etcd.clusters.values():
             if cluster.former or not any(_is_of(process, name) for process in etcd.members_of(cluster)):
                 continue

@@ -99,6 +99,24 @@ async def test_password_that_is_rotated_meanwhile_is_set_after_the_wake_up() -> 
     assert reason(run) == "Ready"
 
 
+async def test_claims_that_a_user_has_deleted_do_not_end_with_a_hibernation() -> None:
+    """The runbook has the remedy: delete one pod at a time, and wait until its member is replaced."""
+    run = await begun_once(ETCD, PLAIN)
+    claims = {claim["metadata"]["uid"] for claim in run.stage.find(PERSISTENT_VOLUME_CLAIM)}
+    await run.run_steps(
+        (*(delete(PERSISTENT_VOLUME_CLAIM, f"data-{member(number)}") for number in range(3)), later(60))
+    )
+    assert (reason(run), reason(run, "Available")) == ("ClaimTerminating", "Served")
+    await run.run_steps((ASLEEP, later(60)))
+    assert (reason(run), counts(run)) == ("ClaimTerminating", (3, 3))
+    for number in range(3):
+        await run.run_steps((delete_now(POD, member(number)), later(60)))
+    assert (reason(run), counts(run)) == ("Hibernated", (0, 3))
+    assert claims.isdisjoint(claim["metadata"]["uid"] for claim in run.stage.find(PERSISTENT_VOLUME_CLAIM))
+    await run.run_steps((PLAIN,))
+    assert reason(run) == "Ready"
+
+
 async def test_volume_that_is_lost_meanwhile_is_replaced_by_a_new_member() -> None:
     run = await begun_once(ETCD, PLAIN)
     await run.run_steps((ASLEEP, delete_now(PERSISTENT_VOLUME_CLAIM, f"data-{member(1)}"), PLAIN, later(700)))

@@ -163,6 +163,17 @@ def seen(
     return replace(found, **more)
 
 
+def losing_volumes(found: Observed, *numbers: int) -> Observed:
+    """Return a world in which a user has deleted the claims of these members."""
+
+    def losing(instance: Instance) -> Instance:
+        assert instance.volume is not None
+        metadata = instance.volume["metadata"] | {"deletionTimestamp": LONG_AGO}
+        return replace(instance, volume=instance.volume | {"metadata": metadata})
+
+    return replace(found, instances=tuple(losing(each) if each.number in numbers else each for each in found.instances))
+
+
 def _member(resource: EtcdCluster, number: int, spot: At) -> Member:
     name = f"demo-{number}" if spot.started else ""
     return Member(spot.id or member_id(number), name, (names.peer_url(resource, number),), spot.learner)

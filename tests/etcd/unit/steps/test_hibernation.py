@@ -20,7 +20,19 @@ from shared.status.resource_metrics import DESIRED
 from shared.status.verdict import Progress
 from shared.steps.database import HIBERNATION
 from shared.steps.hibernation import WAKES, record
-from tests.etcd.unit.world import DOWN, LEARNER, UID, VOTER, At, acts, cluster, plan, replicas_and_start, seen
+from tests.etcd.unit.world import (
+    DOWN,
+    LEARNER,
+    UID,
+    VOTER,
+    At,
+    acts,
+    cluster,
+    losing_volumes,
+    plan,
+    replicas_and_start,
+    seen,
+)
 from tests.harness import cost
 from tests.support.hibernating import annotated
 
@@ -92,6 +104,18 @@ def test_hibernation_waits_for_the_end_of_what_is_in_progress(other: At) -> None
     assert not record_of(made)
     assert made.verdict.reason not in ("Hibernating", "Hibernated")
     assert made.verdict.message.endswith("spec.hibernate waits until this is over.")
+
+
+def test_hibernation_does_not_stop_a_pod_with_whose_end_its_volume_is_deleted() -> None:
+    """A user deleted the claims: Kubernetes protects them only as long as the pods exist."""
+    resource = cluster(hibernate=True, status=ANNOUNCED)
+    made = plan(resource, losing_volumes(seen(resource, VOTER, VOTER, VOTER), 0, 2))
+    assert (acts(made.actions), record_of(made), replicas(made)) == ([], {}, 3)
+    assert (made.verdict.reason, made.verdict.ready) == ("VolumesTerminating", None)
+    assert "PersistentVolumeClaim data-demo-0, data-demo-2" in made.verdict.message
+    assert made.health is not None
+    assert made.health.available is not None
+    assert made.health.available.holds, "clients are served"
 
 
 def test_hibernation_waits_for_a_scheduled_snapshot() -> None:

@@ -38,6 +38,7 @@ from tests.etcd.unit.world import (
     acts,
     assess,
     cluster,
+    losing_volumes,
     member_id,
     plan,
     seen,
@@ -257,6 +258,21 @@ def test_in_memory_survivor_is_not_stopped() -> None:
     step = recover(resource, world)
     assert "take an EtcdBackup of it now" in step.message
     assert report(assess(resource, world)) is None
+
+
+def test_survivor_whose_claim_is_being_deleted_is_not_stopped() -> None:
+    """The volume would be deleted before the pod of the recovery can mount it, although a user confirmed it before."""
+    resource, world = without_quorum(SURVIVES, LOST, LOST)
+    offered = report(assess(resource, world))
+    assert offered is not None
+    resource = cluster(status=resource.reported | {"recovery": offered}, recovery={"confirm": offered["token"]})
+    assert executing(assess(resource, world))
+    world = losing_volumes(world, 0)
+    step = recover(resource, world)
+    assert (step.actions, step.reason, step.progress) == ((), "QuorumLost", verdict.Progress.BLOCKED)
+    assert "demo-0 would lose its data if it stopped (its claim is being deleted)" in step.message
+    assert "take an EtcdBackup of it now" in step.message
+    assert replicas(assess(resource, world)) is None
 
 
 def test_message_names_the_remedy_when_all_data_is_lost() -> None:

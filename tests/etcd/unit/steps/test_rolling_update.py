@@ -17,6 +17,7 @@ from tests.etcd.unit.world import (
     At,
     acts,
     cluster,
+    losing_volumes,
     plan,
     seen,
 )
@@ -198,6 +199,20 @@ def test_in_memory_member_is_removed_together_with_its_pod() -> None:
     made = plan(pair, seen(pair, OLD, OLD))
     assert acts(made.actions) == ["remove demo-1"], "one of two voters without data would be a lost quorum"
     assert acts(plan(resource, seen(resource, OLD, VOTER, VOTER)).actions) == ["move the leadership to demo-1"]
+
+
+def test_member_whose_claim_is_being_deleted_leaves_with_its_pod_or_stays() -> None:
+    """The data ends with the pod, as in memory: another member must have it."""
+    resource, single = cluster(), cluster(1, recorded=[0])
+    made = plan(resource, losing_volumes(seen(resource, VOTER, OLD, OLD), 1))
+    assert acts(made.actions) == ["evict Pod demo-1 (pod-1)", "remove demo-1"]
+    made = plan(single, losing_volumes(seen(single, OLD), 0))
+    assert (acts(made.actions), made.verdict.reason) == ([], "UpgradeBlocked")
+    assert "its data would be deleted with its pod (its claim is being deleted). Set spec.size to 3." in (
+        made.verdict.message
+    )
+    broken = losing_volumes(seen(single, replace(OLD, up=False), known=False), 0)
+    assert acts(plan(single, broken).actions) == []
 
 
 def test_pod_of_a_learner_that_may_not_join_is_recreated() -> None:
