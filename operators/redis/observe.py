@@ -120,7 +120,8 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
     }
     restored = restored_entries(resource, claims)
     recorded = map(recorded_node, restored) if restored else resource.recorded_nodes
-    nodes = {ordinal(known.name, resource.name): known for known in recorded if known.node_id}
+    entries = ((ordinal(known.name, resource.name), known) for known in recorded if known.node_id)
+    nodes = {number: known for number, known in entries if number is not None and number < MAX_REPLICAS}
     expected = range(_expected(resource, seen, nodes))
     if resource.has_storage:
         volumes |= await _unlabelled(resource, [number for number in expected if number not in volumes], kube)
@@ -185,11 +186,10 @@ def _pod_number(resource: RedisCluster, pod: Obj) -> int | None:
     return ordinal(pod["metadata"]["name"], resource.name)
 
 
-def _expected(resource: RedisCluster, seen: Observed, nodes: Collection[int | None]) -> int:
+def _expected(resource: RedisCluster, seen: Observed, nodes: Collection[int]) -> int:
     """Return how many instances there should be, or may be again: up to the last that has a recorded node."""
     replicas = ordinals.replicas(seen.stateful_set, MAX_REPLICAS)
-    recorded = (number + 1 for number in nodes if number is not None and number < MAX_REPLICAS)
-    return max(resource.spec.replicas, replicas, *recorded)
+    return max(resource.spec.replicas, replicas, *(number + 1 for number in nodes))
 
 
 async def _unlabelled(resource: RedisCluster, numbers: Sequence[int], kube: Kube) -> dict[int, Obj]:

@@ -397,6 +397,20 @@ async def test_records_that_an_older_crd_removed_are_restored_from_the_claims() 
     ]
 
 
+async def test_recorded_node_beyond_any_size_is_not_expanded() -> None:
+    """Users write annotations of claims: neither instances nor the present size follow from such a number."""
+    kubernetes = with_lost_records()
+    claim = kubernetes.cache.get(PERSISTENT_VOLUME_CLAIM, "default", "data-demo-0")
+    assert claim is not None
+    name, record = "data-demo-50000", {names.NODE_ID: "e" * 40, names.NODES: f"demo-50001={'f' * 40}"}
+    metadata = claim["metadata"] | {"name": name, "uid": name, "annotations": record}
+    kubernetes.cache.put(PERSISTENT_VOLUME_CLAIM, claim | {"metadata": metadata})
+    async with cost.bounded():
+        seen = await kubernetes.observe(**{f"a{n}": StubServer(error=Unreachable("…")) for n in range(3)})
+    assert [each.number for each in seen.instances] == [0, 1, 2, 3, 50_000]
+    assert seen.instances[-1].recorded is None
+
+
 @pytest.mark.parametrize(
     ("lost", "restored"),
     [({"uid": "another"}, 0), ({"is_formed": False}, 0), ({"recorded": 1}, 1)],
