@@ -176,6 +176,13 @@ async def test_hibernation_that_does_not_wait_is_detected(monkeypatch: pytest.Mo
         await played(ETCD, Scenario("a member hangs", (hangs(1), ASLEEP), given=(PLAIN,)))
 
 
+async def test_hibernation_that_ends_with_the_claims_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    stops_at_once(monkeypatch)
+    claims = (delete(PERSISTENT_VOLUME_CLAIM, f"data-{member(number)}") for number in range(3))
+    with pytest.raises(Unsafe, match="and the data are deleted"):
+        await played(ETCD, Scenario("claims are deleted", (*claims, ASLEEP), given=(PLAIN,)))
+
+
 @pytest.mark.parametrize("sabotage", [repairs_stopped_members], ids=lambda each: each.__name__)
 async def test_stopped_members_that_count_as_missing_are_detected(
     monkeypatch: pytest.MonkeyPatch, sabotage: Callable[[pytest.MonkeyPatch], None]
