@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
+from shared.api.spec import SpecModel
 from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.encoding import canonical, decode
@@ -47,7 +48,15 @@ def hold(seen: Any) -> Any:
     if found and made["spec"]["replicas"]:
         found[WAKES] = 1
     size = {name: value for name, value in found.items() if name != WAKES}
-    return replace(seen, hibernation=found, resource=seen.resource.changed_to(size)) if size else seen
+    if not size or not all(_permits(seen.resource.spec, name, value) for name, value in size.items()):
+        return seen
+    return replace(seen, hibernation=found, resource=seen.resource.changed_to(size))
+
+
+def _permits(spec: SpecModel, name: str, value: int) -> bool:
+    """Return whether a field may have this value: a client that uses the name of the operator may record any."""
+    bounds = getattr(type(spec).model_fields.get(name), "metadata", ())
+    return bool(bounds) and all(getattr(each, "ge", value) <= value <= getattr(each, "le", value) for each in bounds)
 
 
 def is_stopped(seen: Stored) -> bool:

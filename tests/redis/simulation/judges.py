@@ -64,12 +64,17 @@ def judge_status(redis: FakeRedis, found: Obj) -> None:
 
 
 def _judge_serving(redis: FakeRedis, process: Process, entry: Obj) -> None:
-    """Judge the entry of a node that serves clients: its identity, and that a replica is in sync with its primary."""
+    """Judge the entry of a node that serves clients: its identity, and that a replica is in sync with its primary.
+
+    An operator that does not reach the primary cannot know where the link of the replica leads. The replica counts as
+    before then (`availability.serves`).
+    """
     name, node = process.pod, process.node
     assert entry["nodeId"] == node.id, f"status.nodes of {name} has another node id"
     assert entry["address"] == f"{process.address}:{process.port}", f"status.nodes of {name}: {entry['address']}"
     assert process.disk.endswith(entry["disk"]), f"status.nodes of {name} has disk {entry['disk']}"
-    if not node.me.primary:
+    hidden = {other.node.id for other in redis.running if redis.cut_off or other.pod in redis.hidden}
+    if not node.me.primary or node.me.primary in hidden:
         return
     end = redis.at(*process.source)
     assert entry.get("primaryId") == node.me.primary, f"status.nodes of {name} has another primary"
