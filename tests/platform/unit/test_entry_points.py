@@ -249,7 +249,6 @@ async def test_authorized_scrape_of_many_resources_costs_little(record_property:
 
 LISTS = {
     "shared/runtime/install.py": "a selector of nothing",
-    "operators/etcd/backup/observe.py": "not bounded yet",
 }
 """Modules that list otherwise than with `Kube.pages`."""
 

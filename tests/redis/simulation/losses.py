@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from functools import partial
 
-from operators.redis.operator import clusters
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from tests.harness.scenario import ScenarioStep, Stage, at_once
 from tests.redis.simulation.database import FakeRedis
-from tests.support.issuing import issued
-from tests.support.redis.scenarios import NAME, REDIS, cluster
+from tests.support.redis.scenarios import NAME, REDIS, cluster, controller
 
 ON_HOSTS: Obj = {"storage": None, "pod": [{"volumes": {"type": "hostPath"}}]}
 """A cluster that keeps its data in directories of the Kubernetes nodes."""
 
 OPTIONS = parse_options("redis-operator", "redis", ["--allow-host-path"], {})
 
-SUBJECT = dataclasses.replace(
-    REDIS, controller=lambda redis: dataclasses.replace(clusters(OPTIONS, redis.connect), issue=issued)
-)
+SUBJECT = dataclasses.replace(REDIS, controller=partial(controller, OPTIONS))
 """The operator on a platform that allows directories of the Kubernetes nodes."""
 
 DAY = 86400.0

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from operators.redis.operator import clusters
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki.stores import fingerprint, parsed
@@ -26,7 +25,7 @@ from tests.support.plays import (
     replaced_by_hand,
     signer_of,
 )
-from tests.support.redis.scenarios import NAME, OPTIONS, REDIS, cluster, in_memory
+from tests.support.redis.scenarios import NAME, OPTIONS, REDIS, cluster, controller, in_memory
 
 CA, SERVER, CLIENT, NODES = (f"{NAME}-{name}" for name in ("ca", "server-tls", "client-tls", "nodes-tls"))
 TLS: Obj = {"tls": {"mode": "self"}}
@@ -34,7 +33,7 @@ WITH_TLS = cluster(6, **TLS)
 DAY = 24 * 3600.0
 
 
-SUBJECT = replace(REDIS, controller=lambda redis: replace(clusters(OPTIONS, redis.connect), issue=issued_with_new_keys))
+SUBJECT = replace(REDIS, controller=lambda redis: replace(controller(OPTIONS, redis), issue=issued_with_new_keys))
 
 
 async def running(given: ScenarioStep) -> ScenarioRun:

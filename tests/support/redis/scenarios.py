@@ -29,6 +29,7 @@ from shared.kubernetes.kinds import (
 from shared.pki.ca import fulfil
 from shared.pki.rotation import CertificateOrder
 from shared.runtime.controller import Controller
+from shared.runtime.options import Options
 from shared.runtime.plan import Call, Record
 from shared.steps.passwords import ROTATE
 from tests.harness.api_server.kinds import CUSTOM, Served
@@ -60,9 +61,9 @@ AS_CONDITIONS = "type", "masterNodeId", "hostname"
 """Names of the same fields in status.conditions."""
 
 
-def _controller(redis: FakeRedis) -> Controller[RedisCluster, Observed]:
+def controller(options: Options, redis: FakeRedis) -> Controller[RedisCluster, Observed]:
     """Return the controller, whose pauses let the simulated time pass."""
-    made = clusters(OPTIONS, redis.connect)
+    made = clusters(options, redis.connect)
 
     async def call(given: Call, record: Record) -> None:
         if isinstance(given, Pause):
@@ -75,7 +76,7 @@ def _controller(redis: FakeRedis) -> Controller[RedisCluster, Observed]:
 
 REDIS = Subject(
     "redis",
-    _controller,
+    partial(controller, OPTIONS),
     database=FakeRedis,
     serves=(Served(API.kind, schema=dataclasses.replace(CUSTOM, keys={"metadata.ownerReferences": ("uid",)})),),
     patience=20.0,  # a failed primary has a successor by then, and gossip has spread
