@@ -26,6 +26,7 @@ from operators.redis.client.node_inspection import count_strays, report_of, requ
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Connect, few_long_answers
 from operators.redis.objects import names, redis_conf
+from operators.redis.objects.names import CLAIM_UID
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.reasons import CONFIG_MAP_INVALID, CONFIG_MAP_MISSING
 from operators.redis.security.secrets import read
@@ -353,7 +354,7 @@ def _without_copies(resource: RedisCluster, instances: Sequence[Instance]) -> It
     reporting, owners = defaultdict[str, list[Instance]](list), defaultdict[str, list[Instance]](list)
     for each in instances:
         reporting[each.id].append(each)
-        marked = annotation(each.volume, names.CLAIM_UID) or each.disk  # on a copy, the UID of the original
+        marked = annotation(each.volume, CLAIM_UID) or each.disk  # on a copy, the UID of the original
         if each.recorded and each.disk and each.disk == each.recorded.disk and marked == each.disk:
             owners[each.recorded.node_id].append(each)
     for each in instances:

@@ -43,8 +43,8 @@ def record(stateful_set: Obj | None) -> dict[str, int]:
 
 def hold(seen: Any) -> Any:
     """Return the view with the record, and with the size at which the pods stopped, until all servers are back."""
-    made, path = seen.stateful_set, ("metadata", "annotations", HIBERNATION)
-    found = record(made) if made and managed_fields.is_applied(made, *path) else {}
+    made = seen.stateful_set
+    found = record(made) if made and managed_fields.is_applied(made, "metadata", "annotations", HIBERNATION) else {}
     if found and made["spec"]["replicas"]:
         found[WAKES] = 1
     size = {name: value for name, value in found.items() if name != WAKES}
