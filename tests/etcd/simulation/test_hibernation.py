@@ -106,9 +106,9 @@ async def test_claims_that_a_user_has_deleted_do_not_end_with_a_hibernation() ->
     await run.run_steps(
         (*(delete(PERSISTENT_VOLUME_CLAIM, f"data-{member(number)}") for number in range(3)), later(60))
     )
-    assert (reason(run), reason(run, "Available")) == ("ClaimTerminating", "Served")
+    assert (reason(run), reason(run, "Available")) == ("VolumesTerminating", "Served")
     await run.run_steps((ASLEEP, later(60)))
-    assert (reason(run), counts(run)) == ("ClaimTerminating", (3, 3))
+    assert (reason(run), counts(run)) == ("VolumesTerminating", (3, 3))
     for number in range(3):
         await run.run_steps((delete_now(POD, member(number)), later(60)))
     assert (reason(run), counts(run)) == ("Hibernated", (0, 3))
