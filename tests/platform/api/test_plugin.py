@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from plugin import session
+from shared.kubernetes import client
 from shared.kubernetes.kinds import Obj
 from shared.status.reconciliation_pause import PAUSE
 from tests.platform.api.support.running import Operator
@@ -57,7 +58,8 @@ def test_all_namespaces_are_listed_in_pages(
     names = [f"cache-{number}" for number in range(7)]
     for name in names:
         world.create(name)
-    monkeypatch.setattr(session, "PAGE", 3)
+    for name, items in (("FIRST_PAGE_ITEMS", 2), ("MAX_PAGE_ITEMS", 3)):
+        monkeypatch.setattr(client, name, items)
 
     async def listed() -> list[Obj]:
         target = session.Target(kubeconfig=str(plane.kubeconfig), namespace=world.namespace)
