@@ -114,3 +114,38 @@ def test_new_password_reaches_every_server_and_the_old_one_is_revoked(kubectl: K
             assert client.get("kept") == b"value", "and no item is lost"
         with pytest.raises(MemcacheClientError, match="authentication failure"), access(kubectl).client(server):
             pass
+
+
+def test_clients_get_port_and_password_of_what_runs(kubectl: Kubectl) -> None:
+    """A server without authentication would store the password that a client sends, as an item for everyone."""
+    kubectl.apply(users("users", LOGIN))
+    cache = Memcached.create(kubectl, "cache", access(kubectl, None), size=2)
+    cache.await_ready(2)
+    cache.change(containerPort=11311, auth={"secretName": "users"})
+
+    def connection_has_a_password() -> bool:
+        data = kubectl.get("secret", "cache-connection")["data"]
+        pods = kubectl.items("pods")
+        requiring = [any(volume["name"] == "auth" for volume in pod["spec"].get("volumes", ())) for pod in pods]
+        assert all(requiring) or not data.get("password"), "a password is published that a server does not require"
+        return len(pods) == 2 and bool(data.get("password"))
+
+    until("the connection Secret has the password", connection_has_a_password, seconds=90)
+    cache.await_ready(2)
+    assert {server.rpartition(":")[2] for server in cache.servers} == {"11311"}
+    cache.access = access(kubectl)
+    assert cache.serves() == 2
+
+
+def test_invalid_users_file_locks_no_client_out(kubectl: Kubectl) -> None:
+    kubectl.apply(users("users", LOGIN))
+    cache = Memcached.create(kubectl, "cache", access(kubectl), size=1, auth={"secretName": "users"})
+    cache.await_ready(1)
+    kubectl.apply(users("users"))
+
+    def sidecar_refuses_the_file() -> bool:
+        return "it has no users" in kubectl("logs", "cache-0", "--container", "reloader")
+
+    until("the sidecar refuses the empty file", sidecar_refuses_the_file, seconds=150)
+    assert cache.serves() == 1
+    until("the condition Ready names the Secret", lambda: condition(cache.now, "Ready")["reason"] == "SecretMissing")
