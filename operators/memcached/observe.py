@@ -19,6 +19,7 @@ from operators.memcached.security.versions import inspect_version
 from operators.memcached.state.observed import Observed, Workload
 from operators.memcached.traffic import WINDOW_SECONDS, Meter, Traffic, inspect_traffic
 from shared.kubernetes import ownership
+from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import (
     AUTOSCALER,
@@ -97,7 +98,7 @@ def _kind(resource: Memcached, found: Mapping[Kind, Obj | None]) -> Kind:
     """
     own = owner(resource, "")
     labels = {ownership.NAME: own.application, ownership.INSTANCE: own.name}  # what is watched has that of the operator
-    present = {kind: obj for kind, obj in found.items() if obj and "deletionTimestamp" not in obj["metadata"]}
+    present = {kind: obj for kind, obj in found.items() if obj and not is_terminating(obj)}
     existing = [kind for kind, obj in present.items() if ownership.belongs_to(obj, own.uid, labels)]
     if resource.chosen_workload is None and not existing:
         for obj in present.values():

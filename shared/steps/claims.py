@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from shared.kubernetes.accessors import label
+from shared.kubernetes.accessors import is_terminating, label
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner, of_another_controller, owner_of
 from shared.runtime.plan import PASS, Patch, Step
@@ -73,7 +73,7 @@ def keep_labels(claims: Iterable[Obj], own: Owner, component: str, uid_label: st
     for claim in claims:
         wrong = {key: value for key, value in labels.items() if label(claim, key) != value}
         is_own = not is_foreign(claim, uid_label, name=own.name, uid=own.uid)
-        if wrong and is_own and "deletionTimestamp" not in claim["metadata"]:
+        if wrong and is_own and not is_terminating(claim):
             patches.append(Patch(PERSISTENT_VOLUME_CLAIM, claim, {"metadata": {"labels": wrong}}))
     return Step.do(*patches) if patches else PASS
 

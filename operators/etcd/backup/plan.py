@@ -17,7 +17,7 @@ from operators.etcd.backup.assessment import MAX_ATTEMPTS, Assessment
 from operators.etcd.backup.observe import Observed, choose
 from operators.etcd.backup.report import RETRIES
 from operators.etcd.reasons import NO_AGENT_IMAGE, NO_MEMBER, POD_NOT_STARTING, REASONS, RUNNING
-from shared.kubernetes.accessors import condition
+from shared.kubernetes.accessors import condition, is_terminating
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import STUCK, Pod
 from shared.runtime.plan import PASS, Action, Apply, Delete, Plan, Step, StepOf, follow, shortest
@@ -78,7 +78,7 @@ def wait_after_failure(seen: Assessment) -> Step:
     if outcome is None:
         return PASS
     left = (seen.next_attempt - seen.now).total_seconds()
-    deleted = pod["metadata"].get("deletionTimestamp") if pod is not None else None
+    deleted = is_terminating(pod)
     stays = f" Pod {pod['metadata']['name']} is terminating. {STUCK}" if pod is not None and deleted else ""
     message = f"{outcome.message}{stays} {_attempt(seen.resource, seen.attempts)} {_RETRIES}"
     if left > 0 or seen.attempts != seen.resource.reported.get("attempts"):

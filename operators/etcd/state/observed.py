@@ -17,6 +17,7 @@ from operators.etcd.security.secrets import Secrets
 from operators.etcd.state import recovery_marks
 from operators.etcd.state.empty_directory import EmptyStarts
 from shared.api.catalogue import Bug
+from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
 from shared.steps.connection import ConnectionSecret
@@ -102,7 +103,7 @@ class Instance:
     @property
     def volume_leaving(self) -> bool:
         """Whether the volume is being deleted, and waits for the pod."""
-        return self.volume is not None and "deletionTimestamp" in self.volume["metadata"]
+        return is_terminating(self.volume)
 
     @property
     def kept_by(self) -> str:

@@ -41,12 +41,8 @@ class Metric:
     labels: tuple[str, ...] = ()
 
 
-def _table(rows: Iterable[Mapping[str, str]]) -> tuple[Metric, ...]:
-    """Return the metrics of a table in metrics.toml, which explains its fields."""
-    return tuple(map(_metric, rows))
-
-
 def _metric(row: Mapping[str, str]) -> Metric:
+    """Return the metric of a row of metrics.toml, which explains its fields."""
     kind: Type = "counter" if "counter" in row else "gauge"
     labels = tuple(row.get("labels", "").split())
     stats = [line.split() for line in row["stats"].splitlines()] if labels else [[row["stat"]]]
@@ -54,7 +50,7 @@ def _metric(row: Mapping[str, str]) -> Metric:
 
 
 _ROWS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text("utf-8"))
-SERVER, SETTINGS, SLAB = (_table(_ROWS[name]) for name in ("server", "settings", "slab"))
+SERVER, SETTINGS, SLAB = (tuple(map(_metric, _ROWS[name])) for name in ("server", "settings", "slab"))
 """Metrics of `stats`, of `stats settings`, and of each slab class, with the label slab."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,40}([.][0-9]{1,40})?", re.ASCII)

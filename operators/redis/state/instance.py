@@ -12,6 +12,7 @@ from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Endpoint
 from operators.redis.objects.names import CONTAINER, host
 from operators.redis.slots.placement import Location
+from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod, container_status
 
@@ -87,7 +88,7 @@ class Instance:
     @property
     def leaving(self) -> bool:
         """Whether the pod is being deleted; a finalizer may keep a pod that has ended."""
-        return self.pod_obj is not None and "deletionTimestamp" in self.pod_obj["metadata"]
+        return is_terminating(self.pod_obj)
 
     @property
     def host(self) -> str:
