@@ -55,8 +55,10 @@ REFUSED = _flags(
 REFUSED_WITH_AUTH = _flags("YSB", "auth-file", "enable-sasl", "protocol")
 """Flags that conflict with spec.auth: memcached supports the users file only with the ASCII protocol."""
 
-REFUSED_WITH_METRICS = _flags("SB", "enable-sasl", "protocol")
-"""Flags with which a server may not respond to the exporter: it speaks the ASCII protocol, without SASL."""
+REFUSED_WITH_METRICS = (
+    rf"{_flags('S', 'enable-sasl')}|^(-[{_BARE}]*B(binary)?|--({_abbreviations('protocol')})(=binary)?)$"
+)
+"""Flags with which a server does not respond to the exporter: it speaks the ASCII protocol, without SASL."""
 
 REFUSED_WITH_TLS = _flags("Z", "enable-ssl", options="ssl_(chain_cert|key|keyformat|verify_mode|ca_cert)")
 """Flags and options that decide which clients may connect; ssl_ciphers, ssl_min_version and the like are allowed."""

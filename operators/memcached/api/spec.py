@@ -451,8 +451,8 @@ class MemcachedSpec(PodSettings, PodExtensions):
             REFUSED_WITH_METRICS,
             "'{}' conflicts with spec.metrics: the exporter uses the ASCII protocol, without SASL, and a server that "
             "does not respond to it is not ready; remove one of the two.",
-            unless="!has(self.metrics) || ",
-            applies=lambda spec: spec.metrics,
+            unless="!has(self.metrics) || !self.metrics.enabled || ",
+            applies=lambda spec: spec.metrics_port is not None,
         ),
         _forbid_arguments(
             REFUSED_WITH_WARM_RESTART,

@@ -56,6 +56,11 @@ ACCEPTED = (
         "flags with the prefix of a reserved flag",
         {"extraArgs": ["--protocol=ascii", "--memory-file=/x", "--lock-memory"]},
     ),
+    *(
+        Case(f"an argument that the exporter does not mind: {argument}", {"metrics": {}, "extraArgs": [argument]})
+        for argument in ("-Bascii", "--protocol=auto")
+    ),
+    Case("SASL without metrics", {"metrics": {"enabled": False}, "extraArgs": ["-S", "-Bbinary"]}),
     Case("paused", {"paused": True}),
     Case("no connection Secret", {"connectionSecret": False}),
     Case("the longest name", resource="a" * 63),
@@ -384,7 +389,7 @@ REFUSED = (
             f"'{argument}' conflicts with spec.metrics",
             f"spec.extraArgs: '{argument}' conflicts with spec.metrics",
         )
-        for argument in ("-S", "--enable-sasl", "-Bbinary", "--protocol=binary")
+        for argument in ("-S", "-vS", "--enable-sasl", "-Bbinary", "-B", "-vBbinary", "--protocol=binary", "--proto")
     ),
     *(
         Case(f"an old version with {name}", {"version": "1.5.17", **given}, OLD_WORDS, f"spec.version: {OLD_WORDS}")
