@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from operators.memcached.client.errors import NotTrusted
+from operators.memcached.client.errors import NotTrusted, Unreachable
 from operators.memcached.client.server import Server
+from operators.memcached.objects.pod import CONTAINER
 from operators.memcached.security.secrets import Secrets, fingerprint
 from shared.pki import certs
 from shared.pki.secret_checks import unverifying, verifying_signatures
@@ -58,7 +59,9 @@ class Access:
             await server.aclose()
 
     async def _connect(self, address: str, credentials: tuple[str, str] | None) -> Server:
-        pair, port = self.secrets.pair, self.ports[address]
+        pair, port = self.secrets.pair, self.ports.get(address)
+        if port is None:  # somebody edited the workload
+            raise Unreachable(f"the pod with the address {address} has no port named {CONTAINER}")
         if pair is None:
             return await self.connect(address, port, auth=credentials, timeout=TIMEOUT_SECONDS)
         known = {self.secrets.fingerprint, self.recorded} - {""}

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from operators.memcached.client.errors import Unreachable
 from operators.memcached.objects.pod import SECRETS, mounted_certificate
 from operators.memcached.operator import controller
 from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, ServedCertificate
+from operators.memcached.security.connection import Access
 from operators.memcached.security.secrets import Secrets, fingerprint
 from operators.memcached.state.observed import Observed
 from shared.cli.options import parse_options
@@ -484,3 +486,11 @@ async def test_mismatched_certificate_and_key_are_never_passed_to_servers(world:
     world.apply_secret(tls_secret(Pair(certificate("renewed").certificate, certificate().key)))
     assert reason(await world.reconcile_again()) == "SecretInvalid"
     assert world.fleet.refreshed == []
+
+
+async def test_server_without_the_port_of_the_template_is_unreachable() -> None:
+    """Somebody edited the workload: the operator restores it, which needs a plan."""
+    access = Access(Fleet().connect, {}, Secrets())
+    with pytest.raises(Unreachable, match=r"the address 10\.0\.0\.1 has no port named memcached"):
+        async with access.connected("10.0.0.1", None):
+            pass
