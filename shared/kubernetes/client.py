@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 _MALFORMED = ("failed to create typed patch object", "unable to convert unstructured object to ")
 """Messages of a status 500 if an apply has a field that the schema does not declare, or one of another type, or a value
@@ -236,9 +237,13 @@ class Kube:
     async def merge(
         self, kind: Kind, namespace: str | None, name: str, patch: Obj, *, subresource: str | None = None
     ) -> Obj:
-        """Apply a JSON merge patch (RFC 7386): null removes a field, lists are replaced whole."""
+        """Apply a JSON merge patch (RFC 7386): null removes a field, lists are replaced whole.
+
+        The patch of the subresource `resize` changes the containers that it names.
+        """
+        content_type = STRATEGIC_PATCH if subresource == "resize" else MERGE_PATCH
         path = kind.path(namespace, name, subresource)
-        return await self._object(Request("PATCH", path, self._write, patch, MERGE_PATCH), kind, name)
+        return await self._object(Request("PATCH", path, self._write, patch, content_type), kind, name)
 
     async def delete(
         self,

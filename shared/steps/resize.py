@@ -112,11 +112,8 @@ def _unfinished(pod: Obj, amounts: Obj, container: str) -> str:
 
 
 def _resize(pod: Obj, amounts: Obj, container: str) -> Patch:
-    containers = [
-        each | {"resources": _merged(each.get("resources") or {}, amounts)} if each["name"] == container else each
-        for each in pod["spec"]["containers"]
-    ]
-    change = {"spec": {"containers": containers}}
+    resources = _merged(_resources(pod, container), amounts)
+    change = {"spec": {"containers": [{"name": container, "resources": resources}]}}
     return Patch(POD, pod, change, noted=(REFUSED, _digest(amounts)), subresource="resize")
 
 

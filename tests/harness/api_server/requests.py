@@ -179,6 +179,13 @@ def _term(term: str) -> Callable[[Mapping[str, str]], bool]:
     return lambda labels: (term.removeprefix("!") in labels) is not term.startswith("!")
 
 
+def strategic_patch(pod: Any, patch: Any) -> Any:
+    """Apply a strategic merge patch to a pod: containers are merged by name."""
+    changes = {each["name"]: each for each in patch["spec"]["containers"]}
+    containers = [merge_patch(each, changes.get(each["name"], {})) for each in pod["spec"]["containers"]]
+    return merge_patch(pod, patch | {"spec": {"containers": containers}})
+
+
 def merge_patch(target: Any, patch: Any) -> Any:
     """Apply a JSON merge patch (RFC 7386): null removes, maps merge, everything else replaces."""
     if not isinstance(patch, dict):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, Request, Response
+from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
 from shared.kubernetes.kinds import DEPLOYMENT, POD, Kind, Obj
 from tests.harness import faults
 from tests.harness.api_server import evictions, garbage_collector, pages
@@ -26,7 +26,7 @@ from tests.harness.api_server.clone import clone
 from tests.harness.api_server.field_sets import DuplicateKey, MissingKey
 from tests.harness.api_server.kinds import NAMESPACE, Served, built_in_kinds
 from tests.harness.api_server.request_log import RequestLog
-from tests.harness.api_server.requests import Failure, TargetedRequest, merge_patch, value_at
+from tests.harness.api_server.requests import Failure, TargetedRequest, merge_patch, strategic_patch, value_at
 from tests.harness.api_server.store import FIRST_VERSION, Store
 from tests.harness.api_server.watches import Watches
 from tests.harness.api_server.write_rules import (
@@ -197,9 +197,12 @@ class ApiServer:
             return self._rescale(target)
         if target.request.method == "PATCH" and target.name and target.request.content_type == APPLY_PATCH:
             return self._apply(target)
-        if target.request.method == "PATCH" and target.name and target.request.content_type == MERGE_PATCH:
+        patches = {MERGE_PATCH: merge_patch, STRATEGIC_PATCH: strategic_patch}
+        if target.request.method == "PATCH" and target.name and target.request.content_type in patches:
             live = self._live(target)
-            return Response(200, self._update(target, live, merge_patch(live, target.request.body)))
+            return Response(
+                200, self._update(target, live, patches[target.request.content_type](live, target.request.body))
+            )
         if target.request.method == "PATCH" and target.name:
             raise Failure(415, "UnsupportedMediaType", f"this server does not support {target.request.content_type}")
         if target.request.method == "PUT" and target.name:
