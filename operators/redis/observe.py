@@ -90,11 +90,8 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
     of_users = sorted(
         {names.user_secret(resource, user.name) for user in resource.spec.users} | names.recorded_user_secrets(resource)
     )
-    secrets, config, (published, *of_each_user) = await asyncio.gather(
-        read(resource, kube),
-        _config(resource, kube),
-        asyncio.gather(*(connection.read(kube, cache, resource.obj, name=name) for name in ("", *of_users))),
-    )
+    secrets, config = await asyncio.gather(read(resource, kube), _config(resource, kube))
+    published = await connection.read(kube, cache, resource.obj)
     seen = Observed(
         stateful_set=cache.get(STATEFUL_SET, *key),
         disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
@@ -104,7 +101,7 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
         config=config,
         former=resource.former_nodes,
         connection=published,
-        user_connections=dict(zip(of_users, of_each_user, strict=True)),
+        user_connections={name: await connection.read(kube, cache, resource.obj, name=name) for name in of_users},
     )
     pods = {number: pod for pod in cache.owned(POD, key) if (number := _pod_number(resource, pod)) is not None}
     claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)

@@ -77,7 +77,6 @@ class Request:
         body: request body, sent as JSON; None for an empty body.
         content_type: media type of the body.
         accept: media type of the response.
-        is_bounded: whether a response that may not be parsed at once (`encoding.parsed_share` above 1) raises TooLarge.
     """
 
     method: str
@@ -86,7 +85,6 @@ class Request:
     body: Any = None
     content_type: str = "application/json"
     accept: str = "application/json"
-    is_bounded: bool = False
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -99,7 +97,7 @@ class Response(NamedTuple):
         status: HTTP status.
         body: decoded JSON, or None if the body is empty.
         retry_after: seconds in the Retry-After header, if any.
-        share: of a bounded request, share of what may be parsed at once that the body takes.
+        share: share of what may be parsed at once that the body takes.
     """
 
     status: int
@@ -111,7 +109,8 @@ class Response(NamedTuple):
 class Transport(Protocol):
     """Sends a request to an API server and returns its response.
 
-    Raises Unavailable if there is no response. A response with any HTTP status is returned.
+    Raises Unavailable if there is no response, and TooLarge for one that may not be parsed at once
+    (`encoding.parsed_share` above 1). Another response, with any HTTP status, is returned.
     """
 
     async def request(self, request: Request) -> Response: ...
@@ -166,7 +165,7 @@ class Kube:
         while True:
             query = {"labelSelector": labels, "limit": str(limit), "continue": after}
             try:
-                page, share = await self._page(kind, namespace, query, is_bounded=True)
+                page, share = await self._page(kind, namespace, query)
             except TooLarge:
                 if limit > 1:
                     limit = max(1, limit // 4)
@@ -190,10 +189,9 @@ class Kube:
         query: Obj,
         *,
         accept: str = "application/json",
-        is_bounded: bool = False,
     ) -> tuple[Obj, float]:
         query = {key: value for key, value in query.items() if value}
-        request = Request("GET", kind.path(namespace), query, accept=accept, is_bounded=is_bounded)
+        request = Request("GET", kind.path(namespace), query, accept=accept)
         answer = await self._answer(request)
         if not _is_list(kind, answer.body):
             raise _unexpected(answer.body, f"{kind.name}List", request)

@@ -17,6 +17,7 @@ separator). A thread would not help: the parser holds the lock of the interprete
 
 _SEPARATORS = (b",", b"[", b"{")
 _COUNTED_BYTES = 128 * 1024
+_SMALL = 5  # keys of a dict of the smallest size, whose texts are usually shared by many dicts
 
 _SMALL_NUMBER = re.compile(rb"e-\d[,}\]]|e-\d\Z")
 """End of a number that json writes otherwise than orjson: 1e-07 instead of 1e-7."""
@@ -74,8 +75,28 @@ def count_values(text: bytes, most: int) -> int:
 
 
 def parsed_share(text: bytes) -> float:
-    """Return the share of what may be parsed at once that a text takes: above 1, it is too much."""
-    return max(len(text) / MAX_PARSED_BYTES, count_values(text, MAX_PARSED_VALUES) / MAX_PARSED_VALUES)
+    """Return the share of what may be parsed at once that a text takes: above 1, it is too much.
+
+    The values of a short text, which cannot be too many, are not counted.
+    """
+    values = count_values(text, MAX_PARSED_VALUES) if len(text) > MAX_PARSED_VALUES else 0
+    return max(len(text) / MAX_PARSED_BYTES, values / MAX_PARSED_VALUES)
+
+
+def memory(value: Any) -> int:
+    """Return about how many bytes of memory a decoded value takes: an object of a small pod, 25 KiB."""
+    size, values = 0, [value]
+    while values:
+        each = values.pop()
+        if isinstance(each, str):
+            size += 50 + len(each)
+        elif isinstance(each, dict):
+            size += 184 if 0 < len(each) <= _SMALL else 64 + 90 * len(each)
+            values.extend(each.values())
+        elif isinstance(each, list):
+            size += 64 + 8 * len(each)
+            values.extend(each)
+    return size
 
 
 def encode(value: Any) -> bytes:

@@ -10,7 +10,7 @@ class KubeError(Exception):
     ├── Unavailable        retry: 429, 5xx, timeout, no connection
     │   ├── NotEvictable   429 on eviction: the disruption budget allows none now; 500: several budgets select the pod
     │   └── Undiscovered   403: an admission plugin does not know the kind of the owner yet
-    ├── TooLarge           a page of a list costs too much; request fewer objects
+    ├── TooLarge           an object, or a page of a list, costs too much to be parsed
     ├── Conflict           409: the observed state is outdated; observe again, then decide
     │   ├── AlreadyExists  409 on creation: the name is taken
     │   └── Terminating    the object of this name is still being deleted

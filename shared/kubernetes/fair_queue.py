@@ -14,6 +14,8 @@ what the others need. There are therefore two sets of slots:
 So another namespace waits about `SLOW_SECONDS` for a quick slot at most, and only when a namespace has just become
 slow. If more namespaces than there are slow slots become slow at once, items stay in quick slots until one is free.
 
+An item of a namespace begins only while those of it that are taken need little memory (`MAX_NAMESPACE_BYTES`).
+
 Every operation takes constant time on average, regardless of the number of items and namespaces.
 """
 
@@ -22,7 +24,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -33,6 +35,9 @@ MAX_QUICK_SLOTS = 32
 
 SLOW_SECONDS = 0.5
 """Seconds after which an item counts as slow. Most reconciles take less than 0.2 s."""
+
+MAX_NAMESPACE_BYTES = 2 * 1024 * 1024
+"""Memory of the taken items of a namespace above which no other item of it begins: that of about 20 small resources."""
 
 SLOW_MEMORY_SECONDS = 60.0
 """Seconds without a slow item after which a namespace takes quick slots again: the longest delay between retries."""
@@ -78,6 +83,7 @@ class _Namespace:
 
     Attributes:
         items: number of items, waiting or taken.
+        memory: bytes of memory that the taken ones need.
         slow_slots: number of slow slots that it holds.
         overdue: number of items that are slow.
         slow_until: when it takes quick slots again, unless an item is slow then.
@@ -85,6 +91,7 @@ class _Namespace:
 
     speed: _Speed = _Speed.QUICK
     items: int = 0
+    memory: int = 0
     slow_slots: int = 0
     overdue: int = 0
     slow_until: float = -math.inf
@@ -96,11 +103,13 @@ class _Taken:
 
     Attributes:
         since: when it was taken.
+        memory: bytes of memory that it needs.
         is_overdue: whether it is slow.
     """
 
     namespace: str
     since: float
+    memory: int
     holds_slow_slot: bool
     is_overdue: bool = False
 
@@ -114,9 +123,11 @@ class FairQueue(Generic[Item]):
 
     Args:
         slots: maximum number of items that are taken at the same time; all are quick if there is only one.
+        memory: returns the bytes of memory that an item needs while it is taken.
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, memory: Callable[[Item], int] = lambda _: 0) -> None:
+        self._memory = memory
         self._quick_slots = min(MAX_QUICK_SLOTS, math.ceil(slots / 2))
         self._slow_slots = slots - self._quick_slots
         self._begin_slots = min(MAX_QUICK_SLOTS, math.ceil(self._slow_slots / 2))
@@ -178,19 +189,21 @@ class FairQueue(Generic[Item]):
         else:
             del ring[namespace]
         of, is_slow = self._namespaces[namespace], chosen.speed is not _Speed.QUICK
-        self._taken[item] = _Taken(namespace, now, is_slow)
+        self._taken[item] = taken = _Taken(namespace, now, self._memory(item), is_slow)
+        of.memory += taken.memory
         self._on_time[item] = None
         if is_slow:
             self._hold_slow_slot(of)
-            self._update(namespace, of, now)
         else:
             self._quick_used += 1
+        self._update(namespace, of, now)
         return item
 
     def done(self, item: Item, now: float) -> None:
         """Release the slot of an item."""
         taken = self._taken.pop(item)
         of = self._namespaces[taken.namespace]
+        of.memory -= taken.memory
         self._on_time.pop(item, None)
         self._stranded.pop(item, None)
         if taken.is_overdue:
@@ -255,7 +268,9 @@ class FairQueue(Generic[Item]):
 
     def _update(self, namespace: str, of: _Namespace, now: float) -> None:
         """Update the slots that a namespace may take."""
-        if not of.overdue and of.slow_until <= now:
+        if of.memory >= MAX_NAMESPACE_BYTES:
+            speed = _Speed.FULL
+        elif not of.overdue and of.slow_until <= now:
             speed = _Speed.QUICK
         elif not of.slow_slots:
             speed = _Speed.FIRST_SLOW

@@ -15,12 +15,30 @@ PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
 
 
+MAX_OWNED_BYTES = 18 * 1024 * 1024
+"""Maximum memory of the objects of a resource. Those of 500 plain pods with volumes take about 11 MiB."""
+
+
 class ForeignObject(Exception):
     """An object with the desired name belongs to another owner; nothing was changed."""
 
 
 class FormerObject(ForeignObject):
     """An object belongs to a deleted resource of the same name; the garbage collector is about to delete it."""
+
+
+def require_small(size: int, advice: str) -> None:
+    """Raise ForeignObject if the objects that have the names or labels of a resource take too much memory to be read.
+
+    Args:
+        size: bytes of memory that they take together.
+        advice: sentences that name one and say what to do.
+    """
+    if size > MAX_OWNED_BYTES:
+        raise ForeignObject(
+            f"The objects with the names or labels of this resource take {size / 2**20:.0f} MiB of memory, more than "
+            f"{MAX_OWNED_BYTES / 2**20:.0f} MiB, and are not read. {advice}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

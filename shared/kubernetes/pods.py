@@ -16,6 +16,10 @@ from shared.kubernetes.pod_problems import IMAGE_PULL_FAILED, NO_PROBLEM, Proble
 UNSCHEDULABLE_GRACE_SECONDS = 60.0
 """Time for which a pod may be unschedulable before that is a problem: until its volume is bound, or a node is added."""
 
+_UNREAD = frozenset({"affinity", "securityContext", "tolerations", "topologySpreadConstraints"})
+_UNREAD_OF_CONTAINER = frozenset({"livenessProbe", "readinessProbe", "startupProbe", "securityContext", "volumeMounts"})
+_UNREAD_OF_STATUS = frozenset({"hostIPs", "podIPs"})
+
 STUCK = "If its node is permanently lost, run kubectl delete pod --force or add the taint out-of-service to the node."
 """Advice for a pod that stays terminating: only a user knows whether an unreachable node still runs it."""
 
@@ -96,6 +100,19 @@ class Pod:
             problem_reason=problem.reason,
             restarting=restarts(obj),
         )
+
+
+def trim(pod: Obj) -> Obj:
+    """Return a pod without what no operator reads of one: a third of its size."""
+    spec = _without(pod.get("spec") or {}, _UNREAD)
+    for field in ("containers", "initContainers"):
+        if field in spec:
+            spec[field] = [_without(each, _UNREAD_OF_CONTAINER) for each in spec[field]]
+    return {**pod, "spec": spec, "status": _without(pod.get("status") or {}, _UNREAD_OF_STATUS)}
+
+
+def _without(obj: Obj, fields: Collection[str]) -> Obj:
+    return {field: value for field, value in obj.items() if field not in fields}
 
 
 def container_status(pod: Obj | None, container: str) -> Obj:

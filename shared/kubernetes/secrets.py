@@ -35,6 +35,13 @@ MAX_TEXT_CHARACTERS = 16 * 1024
 """Maximum length of a value in base64 that stays of a Secret of which only some keys are used; a longer one is cut."""
 
 
+MAX_CONTENT_CHARACTERS = 448 * 1024
+"""Maximum length of all values in base64 of a Secret for clients: 256 KiB of authorities, a certificate and its key."""
+
+TOO_LONG = base64.b64encode(b"(too long)").decode()
+"""What is read instead of the values of a Secret that has more."""
+
+
 async def find(
     kube: Kube, namespace: str, names: Iterable[str], keys: Mapping[str, Collection[str]] | None = None
 ) -> dict[str, Obj | None]:
@@ -64,6 +71,13 @@ def _reduce(secret: Obj, keys: Collection[str]) -> None:
     metadata, data = secret["metadata"], secret.get("data") or {}
     secret["metadata"] = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
     secret["data"] = {key: data[key][:MAX_TEXT_CHARACTERS] for key in keys if data.get(key)}
+
+
+def shorten(secret: Obj) -> None:
+    """Replace all values, if they are longer than those of any Secret for clients, in the Secret itself."""
+    data = secret.get("data") or {}
+    if sum(map(len, data.values())) > MAX_CONTENT_CHARACTERS:
+        secret["data"] = dict.fromkeys(list(data)[:MAX_KEYS], TOO_LONG)
 
 
 async def find_own(kube: Kube, namespace: str, name: str, *, is_new: bool = False) -> Obj | None:

@@ -30,6 +30,9 @@ AGENT = "platform-operators"
 MAX_OTHER_CONNECTIONS = 32
 """Maximum number of connections for events, lists and reads of named objects, in addition to one for each reconcile."""
 
+SMALL_BYTES, MAX_LARGE_RESPONSES = 64 * 1024, 2
+"""Size of a response above which few are read and parsed at the same time: anybody may create large objects."""
+
 MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS = 4, 4
 """Maximum number of connections for the Leases, and for reviews of requests to /metrics."""
 
@@ -60,6 +63,7 @@ class HttpTransport:
         self._address = urlsplit(configuration.host).netloc  # as client-go's metrics name it
         self._tls_version = configuration.tls.version
         self._session = open_session(configuration, connections=connections)
+        self._large = asyncio.Semaphore(MAX_LARGE_RESPONSES)
 
     async def request(self, request: Request) -> Response:
         answer = await self._send(request)
@@ -92,8 +96,12 @@ class HttpTransport:
         try:
             sent = None if body is None else encode(body)
             with _closed_pool_as_error():
-                async with self._session.request(method, url, data=sent, headers=headers, timeout=_TIMEOUT) as answer:
-                    text, share = await _read(answer, request)
+                async with (
+                    self._session.request(method, url, data=sent, headers=headers, timeout=_TIMEOUT) as answer,
+                    contextlib.AsyncExitStack() as turn,
+                ):
+                    text, share = await self._read(answer, request, turn)
+                    found = _decode(text)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             metrics.REST_REQUESTS.labels(code="<error>", method=method, host=self._address).inc()
             why = str(error) or type(error).__name__
@@ -101,7 +109,29 @@ class HttpTransport:
         finally:
             metrics.REST_LATENCY.labels(verb=method, host=self._address).observe(time.perf_counter() - started)
         metrics.REST_REQUESTS.labels(code=str(answer.status), method=method, host=self._address).inc()
-        return Response(answer.status, _decode(text), _seconds(answer.headers.get("Retry-After")), share)
+        return Response(answer.status, found, _seconds(answer.headers.get("Retry-After")), share)
+
+    async def _read(
+        self, answer: aiohttp.ClientResponse, request: Request, turn: contextlib.AsyncExitStack
+    ) -> tuple[bytes, float]:
+        """Return a body, and its share of what may be parsed at once. The rest of a longer one is not read.
+
+        Args:
+            turn: context in which a large body, of which few are read at the same time, is parsed.
+        """
+        parts, size = list[bytes](), 0
+        async for part in answer.content.iter_any():
+            if size <= SMALL_BYTES < size + len(part):
+                await turn.enter_async_context(self._large)
+            parts.append(part)
+            size += len(part)
+            if size > MAX_PARSED_BYTES:
+                answer.close()
+                raise TooLarge(f"the response has more than {MAX_PARSED_BYTES} bytes ({request})")
+        text = b"".join(parts)
+        if (share := parsed_share(text)) > 1:
+            raise TooLarge(f"the response has more than {MAX_PARSED_VALUES} values ({request})")
+        return text, share
 
     @contextlib.asynccontextmanager
     async def stream(self, request: Request, *, accept: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -209,23 +239,6 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             parts = [part]
     if any(parts):
         raise aiohttp.ClientPayloadError("the stream ends within an event")
-
-
-async def _read(answer: aiohttp.ClientResponse, request: Request) -> tuple[bytes, float]:
-    """Return a body, and its share of what may be parsed at once. The rest of a longer one is not read."""
-    if not request.is_bounded:
-        return await answer.read(), 0.0
-    parts, size = list[bytes](), 0
-    async for part in answer.content.iter_any():
-        parts.append(part)
-        size += len(part)
-        if size > MAX_PARSED_BYTES:
-            answer.close()
-            raise TooLarge(f"the response has more than {MAX_PARSED_BYTES} bytes ({request})")
-    text = b"".join(parts)
-    if (share := parsed_share(text)) > 1:
-        raise TooLarge(f"the response has more than {MAX_PARSED_VALUES} values ({request})")
-    return text, share
 
 
 def _decode(text: bytes) -> Any:

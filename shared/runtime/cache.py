@@ -9,6 +9,11 @@ was read stays, if it is newer.
 Objects are stored packed: as bytes that are compressed with the first object of their kind as the dictionary, because
 the owned objects of two resources differ in a few names only. This takes a hundredth of the memory of dicts, and the
 garbage collector skips it. Each read returns a new object.
+
+Anybody who may create pods in a namespace can create many large ones with the labels of a resource. A resource whose
+objects would take too much memory together is therefore not read, and says so; `memory` lets the queue limit what the
+resources of a namespace take at the same time. What a namespace has beyond its share of the cache is not stored, and
+the resource to which it belongs is not read either, so that nothing is decided without it.
 """
 
 from __future__ import annotations
@@ -21,15 +26,26 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from shared.kubernetes.accessors import is_current, resource_version
+from shared.kubernetes.client import leave_out
+from shared.kubernetes.encoding import memory
 from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, MAX_OWNED_BYTES, require_small
 from shared.observability import metrics
 
 MAX_TOMBSTONES = 10_000
 """Maximum number of tombstones; events in flight are never older than these."""
 
+MAX_NAMESPACE_BYTES = 16 * 1024 * 1024
+"""Largest size of the stored objects of a namespace: those of more than 3,000 resources."""
+
+NOT_STORED = b""
+"""What is stored of an object beyond that."""
 
 _LEVEL, _RAW = 1, -15
 """Compression of packed objects: the fastest one, and without a checksum."""
+
+_WINDOW = 32 * 1024
+"""Bytes of a dictionary that compression can refer to."""
 
 
 class _ObjectName(NamedTuple):
@@ -38,11 +54,16 @@ class _ObjectName(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """A stored object: version, the resource to which it belongs, and the whole object (`_Packing`)."""
+    """A stored object: version, the resource to which it belongs, and the whole object (`_Packing`).
+
+    Attributes:
+        memory: bytes of memory that the unpacked object takes.
+    """
 
     version: int
     key: Key
     packed: bytes
+    memory: int
 
 
 class _Packing:
@@ -53,7 +74,7 @@ class _Packing:
 
     def pack(self, obj: Obj) -> bytes:
         packed = marshal.dumps(obj)
-        self._dictionary = self._dictionary or packed
+        self._dictionary = self._dictionary or packed[-_WINDOW:]
         compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW, zdict=self._dictionary)
         return compressor.compress(packed) + compressor.flush()
 
@@ -83,7 +104,7 @@ class Cache:
         *,
         key_of: Callable[[Kind, Obj], Key | None],
         changed: Callable[[Key], None],
-        trim: Callable[[Obj], Obj] = lambda obj: obj,
+        trim: Callable[[Kind, Obj], Obj] = lambda _, obj: obj,
         name: str = "",
     ) -> None:
         self.kinds = tuple(kinds)
@@ -94,6 +115,7 @@ class Cache:
         self._packings = {kind: _Packing() for kind in self.kinds}
         self._kept: dict[Kind, dict[_ObjectName, _Kept]] = {kind: {} for kind in self.kinds}
         self._names: dict[Kind, dict[Key, set[_ObjectName]]] = {kind: {} for kind in self.kinds}
+        self._stored: Counter[str] = Counter()  # bytes by namespace
         self._tombstones: dict[tuple[Kind, _ObjectName], int] = {}
         self._pending: dict[
             tuple[Kind, _ObjectName], set[Key]
@@ -104,7 +126,14 @@ class Cache:
             metrics.CACHED_OBJECTS.labels(controller=name, kind=kind.name).set_function(kept.__len__)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Obj | None:
+        """Return an object; None if it does not exist.
+
+        Raises:
+            ForeignObject: as `owned`.
+        """
         kept = self._kept[kind].get(_ObjectName(namespace, name))
+        if kept is not None and kept.packed == NOT_STORED:
+            self._require_small(kept.key)
         return None if kept is None else self._unpacked(kind, kept)
 
     def fingerprint(self, kind: Kind, namespace: str, name: str) -> int:
@@ -119,9 +148,33 @@ class Cache:
         return hash(kept.packed) if kept is not None and kept.version == resource_version(obj) else 0
 
     def owned(self, kind: Kind, key: Key) -> list[Obj]:
-        """Return the resource's objects of a kind, sorted by name."""
+        """Return the resource's objects of a kind, sorted by name.
+
+        Raises:
+            ForeignObject: the objects of all kinds that have the labels of the resource take too much memory.
+        """
         kept = self._kept[kind]
+        self._require_small(key)
         return [self._unpacked(kind, kept[object_name]) for object_name in sorted(self._names[kind].get(key, ()))]
+
+    def memory(self, key: Key) -> int:
+        """Return the bytes of memory that the objects of a resource take together when they are read."""
+        return sum(size for size, _, _ in self._sizes(key))
+
+    def _sizes(self, key: Key) -> Iterator[tuple[int, Kind, _ObjectName]]:
+        for kind, kept in self._kept.items():
+            yield from ((kept[each].memory, kind, each) for each in self._names[kind].get(key, ()))
+
+    def _require_small(self, key: Key) -> None:
+        if (size := self.memory(key)) <= MAX_OWNED_BYTES:
+            return
+        _, kind, largest = max(self._sizes(key), key=lambda each: each[0])
+        what, labels = f"The largest is {kind.name} {largest.name}", f"{INSTANCE}={key.name}"
+        if self._kept[kind][largest].packed == NOT_STORED:
+            limit = f"{MAX_NAMESPACE_BYTES / 2**20:.0f} MiB"
+            what, labels = f"All objects of operators in the namespace take more than {limit}", MANAGED_BY
+        advice = f"{what}. Delete those that the operator did not make: kubectl get {kind.plural} -l {labels}"
+        require_small(size, advice)
 
     def all(self, kind: Kind, *, of: Callable[[Key], bool] = lambda _: True) -> Iterator[Obj]:
         """Iterate over the current objects of a kind; safe from any thread.
@@ -129,7 +182,8 @@ class Cache:
         Args:
             of: whether to return the objects of a resource.
         """
-        return (self._unpacked(kind, kept) for kept in list(self._kept[kind].values()) if of(kept.key))
+        stored = (kept for kept in list(self._kept[kind].values()) if kept.packed != NOT_STORED)
+        return (self._unpacked(kind, kept) for kept in stored if of(kept.key))
 
     def keys(self, kind: Kind) -> list[Key]:
         """Return every resource that has an object of the kind."""
@@ -172,8 +226,15 @@ class Cache:
         concerned = self._remove(kind, object_name)
         key = self._key_of(kind, obj)
         if key is not None:
-            packed = self._packings[kind].pack(self._trim(obj))
-            self._kept[kind][object_name] = _Kept(resource_version(obj), key, packed)
+            kept = self._trim(kind, obj)
+            packed, size = self._packings[kind].pack(kept), memory(kept)
+            if self._stored[key.namespace] + len(packed) > MAX_NAMESPACE_BYTES:
+                if kind == self.kinds[0]:
+                    leave_out(kind, obj["metadata"])
+                    return concerned
+                packed, size = NOT_STORED, size + MAX_OWNED_BYTES
+            self._stored[key.namespace] += len(packed)
+            self._kept[kind][object_name] = _Kept(resource_version(obj), key, packed, size)
             self._names[kind].setdefault(key, set()).add(object_name)
             concerned.add(key)
             if kind == self.kinds[0] and not is_current(obj):
@@ -220,7 +281,10 @@ class Cache:
         self._tombstones.pop((kind, object_name), None)
         kept = self._kept[kind].get(object_name)
         is_same = (
-            kept is not None and kept.version == resource_version(obj) and self._unpacked(kind, kept) == self._trim(obj)
+            kept is not None
+            and kept.version == resource_version(obj)
+            and kept.packed != NOT_STORED
+            and self._unpacked(kind, kept) == self._trim(kind, obj)
         )
         return set() if is_same else self._store(kind, object_name, obj)
 
@@ -257,6 +321,9 @@ class Cache:
             return set()
         if kind == self.kinds[0]:
             self.outdated.discard(kept.key)
+        self._stored[kept.key.namespace] -= len(kept.packed)
+        if not self._stored[kept.key.namespace]:
+            del self._stored[kept.key.namespace]
         siblings = self._names[kind][kept.key]
         siblings.remove(object_name)
         if not siblings:

@@ -9,9 +9,9 @@ from typing import Generic, NoReturn, TypeVar
 
 from shared.api.catalogue import Weaknesses
 from shared.api.spec import InvalidSpec
-from shared.kubernetes import managed_fields, ownership
+from shared.kubernetes import managed_fields, ownership, pods
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import SECRET, Key, Kind, Obj
+from shared.kubernetes.kinds import POD, SECRET, Key, Kind, Obj
 from shared.pki.issuing import make
 from shared.pki.rotation import CertificateOrder, Made
 from shared.pki.validity import Validity
@@ -112,5 +112,5 @@ class Controller(Generic[Resource, Observed]):
         """Return the resource to which an object belongs; None if it is none of this kind."""
         return ownership.key_of(self.kind, self.operator, kind, obj, application=self.application)
 
-    def _trim(self, obj: Obj) -> Obj:
-        return managed_fields.trim(obj, self.operator)
+    def _trim(self, kind: Kind, obj: Obj) -> Obj:
+        return managed_fields.trim(pods.trim(obj) if kind == POD else obj, self.operator)

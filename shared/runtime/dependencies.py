@@ -20,8 +20,10 @@ from collections.abc import Set as AbstractSet
 
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Kube
+from shared.kubernetes.encoding import memory
 from shared.kubernetes.errors import Conflict, KubeError, NotFound
 from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.kubernetes.ownership import require_small
 from shared.kubernetes.streams import DELETED, METADATA_ONLY, Event
 
 MISSING, UNREAD = 0, -1
@@ -233,6 +235,9 @@ class Dependencies:
 class _NotingKube(Kube):
     """A client that notes the versions of the objects that it reads by name.
 
+    It reads a few at a time, and those that are not noted, such as volume claims, only as long as they take little
+    memory together: everybody may create objects of the names that a resource would have.
+
     Args:
         uses_copies: whether a copy is returned instead of a read.
     """
@@ -242,12 +247,14 @@ class _NotingKube(Kube):
         self._dependencies = dependencies
         self._key = key
         self._uses_copies = uses_copies
+        self._turn = asyncio.Semaphore(MAX_CONCURRENT_READS)
+        self._size, self._advice = 0, ""
         self.names: set[_Name] = set()
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
         noted = (kind, namespace or "", name)
         if kind not in self._dependencies.kinds or noted in self.names:  # of two reads the first counts
-            return await super().get(kind, namespace, name)
+            return await self._read(kind, namespace, name)
         self.names.add(noted)
         dependencies, key = self._dependencies, self._key
         known = dependencies.known(key)
@@ -261,13 +268,23 @@ class _NotingKube(Kube):
             return _existing(noted, found)
         dependencies.note(key, noted, UNREAD)  # before the read, so that no event falls between the two
         try:
-            found = await super().get(kind, namespace, name)
+            found = await self._read(kind, namespace, name)
         except NotFound:
             found = None
         if dependencies.note(key, noted, _version(found)) == UNREAD:  # no event since
             dependencies.keep(noted, found)
         known[noted] = found
         return _existing(noted, found)
+
+    async def _read(self, kind: Kind, namespace: str | None, name: str) -> Obj:
+        async with self._turn:
+            require_small(self._size, self._advice)  # others wait for their turn after the one that was too much
+            found = await super().get(kind, namespace, name)
+            if kind not in self._dependencies.kinds:
+                self._size += memory(found)
+                self._advice = f"One is {kind.name} {name}: delete it, or remove its annotations."
+                require_small(self._size, self._advice)
+        return found
 
     async def get_own(self, kind: Kind, namespace: str, name: str, *, is_new: bool = False) -> Obj:
         if kind in self._dependencies.kinds:

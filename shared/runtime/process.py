@@ -99,7 +99,7 @@ class Lane:
         controller = self._controller = running.controller
         self._cache, self._dependencies = running.cache, running.dependencies
         self._workers = workers
-        self.queue = Queue(controller.name, pace=pace, slots=workers)
+        self.queue = Queue(controller.name, pace=pace, slots=workers, memory=running.cache.memory)
         self.queue.close()
         self._reconciler = Reconciler(
             controller,

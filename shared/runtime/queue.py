@@ -45,6 +45,7 @@ class Queue:
         jitter: returns a number in [0, 1) that spreads retries; constant in tests.
         pace: pace of polls, which the queues of a process share.
         slots: maximum number of keys that are processed at the same time.
+        memory: returns the bytes of memory that the processing of a key needs.
 
     Attributes:
         pace: the same.
@@ -58,10 +59,11 @@ class Queue:
         jitter: Callable[[], float] = random.random,
         pace: Pace | None = None,
         slots: int = MAX_KEYS_AT_ONCE,
+        memory: Callable[[Key], int] = lambda _: 0,
     ) -> None:
         self._clock = clock or asyncio.get_running_loop().time
         self._jitter = jitter
-        self._fair = FairQueue[Key](slots)
+        self._fair = FairQueue(slots, memory)
         self._slow_timer: asyncio.TimerHandle | None = None
         self._since: dict[Key, float] = {}  # start of waiting, by waiting key
         self._again: dict[Key, Priority] = {}  # keys added while in process

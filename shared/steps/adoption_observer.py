@@ -9,8 +9,9 @@ from typing import Any
 from shared.api.spec import CustomResource
 from shared.kubernetes.accessors import label
 from shared.kubernetes.client import Kube
+from shared.kubernetes.encoding import memory
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Kind, Obj
-from shared.kubernetes.ownership import INSTANCE, NAME, selector_text
+from shared.kubernetes.ownership import INSTANCE, NAME, require_small, selector_text
 from shared.runtime.cache import Cache
 
 
@@ -34,7 +35,12 @@ async def adopted_volumes(
     """
     labels = selector_text({INSTANCE: resource.name, NAME: application})
     pages = kube.pages(PERSISTENT_VOLUME_CLAIM, resource.namespace, labels=labels)
-    claims = [claim async for page in pages for claim in page["items"]]
+    claims, size = list[Obj](), 0
+    async for page in pages:
+        for claim in page.pop("items"):
+            size += memory(claim)
+            require_small(size, f"One is PersistentVolumeClaim {claim['metadata']['name']}: remove its annotations.")
+            claims.append(claim)
     async for page in kube.pages(kind, resource.namespace):
         if found := [_name(other) for other in page.pop("items") if other["metadata"]["uid"] == resource.adopts_from]:
             return claims, found[0]

@@ -24,6 +24,7 @@ from shared.kubernetes.secrets import (
     content_of,
     encoded,
     find_own,
+    shorten,
 )
 from shared.runtime.cache import Cache
 from shared.runtime.plan import PASS, Apply, Patch, Step, WriteSecret
@@ -111,6 +112,8 @@ async def read(kube: Kube, cache: Cache, resource: Obj, *, is_new: bool = False,
     """
     namespace, service = resource["metadata"]["namespace"], resource["metadata"]["name"]
     found = await find_own(kube, namespace, name or secret_name(service), is_new=is_new)
+    if found is not None:
+        shorten(found)
     proven = found is not None and is_proven(resource, found)
     return ConnectionSecret(found, cache.get(SERVICE, namespace, service), proven)
 

@@ -32,6 +32,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         pass
 
+    def do_PATCH(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
         query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
         begin = int(query.get("continue") or 0)

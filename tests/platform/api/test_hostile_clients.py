@@ -2,8 +2,9 @@
 
 Each operator runs as a process in a cgroup. Everything that a client without credentials can send is sent, most of it
 from two addresses, while another address does what the kubelet does. Before that, a namespace gets 20 resources whose
-Secrets and ConfigMaps have hostile content. Every input gets an answer or a closed connection, every resource a
-condition, the kubelet its answers, and the process lives on with the same Lease.
+Secrets and ConfigMaps have hostile content, and large pods with the labels of another resource. Every input gets an
+answer or a closed connection, every resource a condition, the kubelet its answers, and the process lives on with the
+same Lease.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from charts.values.operator import OperatorValues
 from operators import installed
 from shared.api.admission import DEFAULT, LIMITS, VALIDATE
 from shared.kubernetes import accessors
-from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Kind, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, POD, SECRET, SERVICE, Kind, Obj
+from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME
 from shared.kubernetes.quantity import parse_quantity
 from shared.runtime.operator import Operator, ServedKind
 from shared.status.conditions import READY
@@ -145,6 +147,9 @@ def reviews(kind: str) -> Iterator[bytes]:
 RESOURCES = 20
 """Number of resources with hostile content."""
 
+PODS = 120
+"""Number of pods with the labels of a resource; together they would take 225 MiB of memory."""
+
 CONDITION_SECONDS = 120.0
 """Time until each of these has a condition, and a resource without such content its objects."""
 
@@ -159,7 +164,11 @@ def hostile(operator: Operator) -> list[tuple[Target, str]]:
 
 
 def create_hostile(world: World, operator: Operator) -> dict[str, Kind]:
-    """Create resources that name hostile Secrets, and for Redis also ConfigMaps; return their kinds by name."""
+    """Create resources that name hostile Secrets, for Redis also ConfigMaps, and one with many large pods.
+
+    Returns:
+        Their kinds by name.
+    """
     created = dict[str, Kind]()
     for number, (target, name) in enumerate(hostile(operator)):
         contents = {**target.secrets, target.name: {**ANY, **CERTIFICATES}[name](target)}
@@ -174,6 +183,12 @@ def create_hostile(world: World, operator: Operator) -> dict[str, Kind]:
             name = f"configured-{number}"
             world.user_client.create(CONFIG_MAP, {"metadata": world.metadata(name), "data": {"redis.conf": text}})
             created[name] = create(world, operator.kinds[0], name, {"replicas": 6, "pod": [{"configmap": name}]})
+    created["crowded"] = create(world, operator.kinds[0], "crowded", PLAIN[operator.name])
+    for number in range(PODS):
+        metadata = {"labels": {MANAGED_BY: operator.process_name, INSTANCE: "crowded", NAME: operator.name}}
+        container = {"name": "a", "image": "a", "env": [{"name": f"e{at}"} for at in range(8_000)]}
+        pod = {"metadata": world.metadata(f"crowd-{number}") | metadata, "spec": {"containers": [container]}}
+        world.user_client.create(POD, pod)
     return created
 
 

@@ -5,6 +5,7 @@ The entry points are found in the code, so that a new one without a case fails h
 - routes of HTTP servers: started, and attacked below; the bodies of webhooks in shared/api/test_hostile_reviews.py;
 - Secrets and ConfigMaps that specs name: test_hostile_content.py, with resources themselves;
 - lists and events of the API server: shared/runtime/test_list_cost.py; lists without `Kube.pages` are below;
+- objects with the labels or the names of a resource: shared/runtime/test_owned_cost.py;
 - replies of servers: test_hostile_replies.py and redis/test_hostile_replies.py, which find the functions that read any;
 - what the API server trusts, and files of an administrator: below.
 """

@@ -294,6 +294,14 @@ async def test_hostile_secret_is_refused_in_a_sentence_and_stops_no_other_resour
     assert not any(word in message for word in ("xxxx", "a:b", "AAAA", "PRIVATE"))
 
 
+@pytest.mark.parametrize("size", [330 * 1024, 800 * 1024])
+async def test_hostile_content_of_the_secrets_of_clients_costs_little(size: int) -> None:
+    """Whoever may write Secrets fills those that the operator makes, one for each user and one for all."""
+    target = next(target for target in TARGETS if target.name in USERS)
+    made = ("cache-connection", *(f"cache-user-{user['name']}" for user in target.spec["users"]))
+    await reconciled(target, {**target.secrets, **{key: {"password": b"x" * size} for key in made}})
+
+
 def _ready(harness: Harness) -> Obj:
     conditions: list[Obj] = harness.resource("cache")["status"]["conditions"]
     return next(found for found in conditions if found["type"] == READY)

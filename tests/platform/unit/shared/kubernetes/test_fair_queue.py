@@ -9,6 +9,7 @@ import pytest
 
 from shared.kubernetes.fair_queue import (
     LOWER_SHARE,
+    MAX_NAMESPACE_BYTES,
     MAX_QUICK_SLOTS,
     SLOW_MEMORY_SECONDS,
     SLOW_SECONDS,
@@ -197,3 +198,27 @@ def test_items_are_neither_lost_nor_doubled() -> None:
         assert len(processed) == added
         assert processed.most_common(1)[0][1] == 1
         assert (queue._quick_used, queue._slow_used) == (0, 0)
+
+
+def test_namespace_begins_nothing_while_its_items_need_much_memory() -> None:
+    queue = FairQueue[str](SLOTS, lambda item: MAX_NAMESPACE_BYTES // 2 if item.startswith("a") else 0)
+    for number in range(4):
+        for namespace in ("a", "b"):
+            queue.add(f"{namespace}-{number}", namespace, CHANGE, 0.0)
+    assert take_all(queue, 0.0) == ["a-0", "b-0", "a-1", "b-1", "b-2", "b-3"]
+    queue.add("a-4", "a", SPEC, 0.0)
+    assert not queue.is_ready
+    queue.done("a-0", 0.1)
+    assert take_all(queue, 0.1) == ["a-4"]
+    for item in ("a-1", "a-4"):
+        queue.done(item, 0.2)
+    assert take_all(queue, 0.2) == ["a-2", "a-3"]
+
+
+def test_item_that_alone_needs_much_memory_is_taken_in_its_turn() -> None:
+    queue = FairQueue[str](SLOTS, lambda item: 10 * MAX_NAMESPACE_BYTES if item == "a-1" else 1)
+    for number in range(3):
+        queue.add(f"a-{number}", "a", CHANGE, 0.0)
+    assert take_all(queue, 0.0) == ["a-0", "a-1"]
+    queue.done("a-1", 0.1)
+    assert take_all(queue, 0.1) == ["a-2"]

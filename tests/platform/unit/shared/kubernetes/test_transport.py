@@ -60,7 +60,7 @@ async def transport(configuration: Configuration) -> AsyncIterator[HttpTransport
 async def test_request_is_sent_as_specified(server: Server, transport: HttpTransport) -> None:
     path, query = "/apis/example.com/v1/namespaces/a/things/b", {"force": "true", "labelSelector": "a=b"}
     answer = await transport.request(Request("PATCH", path, query, THING, APPLY_PATCH))
-    assert answer == Response(200, THING)
+    assert answer[:3] == Response(200, THING)[:3]
     ((request, body),) = server.requests
     assert (request.method, request.path, dict(request.query)) == ("PATCH", path, query)
     assert request.headers["Content-Type"] == APPLY_PATCH
@@ -79,7 +79,7 @@ async def test_each_request_has_the_current_token(
 
 async def test_response_that_is_not_json_is_shown_in_part(server: Server, transport: HttpTransport) -> None:
     server.status, server.text, server.headers = 503, "x" * 1000, {"Retry-After": "7"}
-    assert await transport.request(Request("GET", "/")) == Response(503, {"message": "x" * 200}, 7.0)
+    assert (await transport.request(Request("GET", "/")))[:3] == (503, {"message": "x" * 200}, 7.0)
 
 
 async def test_missing_response_raises_unavailable() -> None:

@@ -14,6 +14,7 @@ import operators
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.credentials import Configuration
+from shared.kubernetes.errors import TooLarge
 from shared.kubernetes.kinds import POD, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY
 from shared.kubernetes.streams import DELETED, MODIFIED, _event
@@ -158,6 +159,28 @@ async def test_oversized_resources_are_left_out_and_named_and_do_not_stop_the_st
     assert not cache.keys(SERVED)
     assert "default/cache-00001 is left out as if it did not exist" in caplog.text
     assert metrics.OVERSIZED_OBJECTS.labels(SERVED.name)._value.get() >= before + 2
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH"])
+async def test_answer_of_any_request_costs_little(method: str) -> None:
+    """An object has what anybody adds to it, and a write is answered with the whole object."""
+    async with client_of(SERVED, oversized, 1) as client, cost.bounded():
+        with pytest.raises(TooLarge, match="more than 60000 values"):
+            await client.request(Request(method, SERVED.path()))
+
+
+def of_a_mebibyte(number: int) -> Obj:
+    return _resource(number, spec={"a": ["x" * 1024] * 1600})
+
+
+async def test_large_answers_at_once_cost_little_together() -> None:
+    async with client_of(SERVED, of_a_mebibyte, 1) as client:
+
+        async def read() -> None:
+            await client.request(Request("GET", SERVED.path()))
+
+        async with cost.bounded():
+            await asyncio.gather(*(read() for _ in range(32)))
 
 
 async def test_event_of_an_oversized_object_deletes_it() -> None:

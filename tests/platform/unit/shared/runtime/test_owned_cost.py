@@ -1,0 +1,201 @@
+"""What reconciles read of the cache costs little, with any objects that have the labels of a resource.
+
+Whoever may create pods in a namespace chooses their labels: one tenant must not stop the operator of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import operators
+from operators.memcached.operator import controller as memcached_controller
+from shared.cli.options import parse_options
+from shared.kubernetes.accessors import condition
+from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Obj
+from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, MAX_OWNED_BYTES, NAME, ForeignObject
+from shared.runtime.cache import Cache, Relist
+from shared.runtime.controller import Controller
+from shared.runtime.dependencies import Dependencies
+from shared.runtime.queue import Queue
+from tests.harness import cost
+from tests.harness.harness import NAMESPACE, Harness
+
+MIB = 1024 * 1024
+RESOURCES = 40
+
+NAMED = {"name": "a", "image": "a"}
+
+CONTENTS: dict[str, Obj] = {
+    "8,000 variables": {"spec": {"containers": [NAMED | {"env": [{"name": f"e{number}"} for number in range(8_000)]}]}},
+    "arguments of 1 MiB": {"spec": {"containers": [NAMED | {"args": ["x" * MIB]}]}},
+    "annotations": {"metadata": {"annotations": {f"{number:x}": "" for number in range(40_000)}}},
+}
+
+
+def controllers() -> dict[str, Controller[Any, Any]]:
+    found = dict[str, Controller[Any, Any]]()
+    for operator in operators.installed():
+        options = parse_options(operator.process_name, operator.name, ["--agent-image=operator:1"], {})
+        found |= {each.name: each for each in operator.controllers(options) if POD in each.owns}
+    return found
+
+
+def a_pod(of: Controller[Any, Any], resource: str, number: int, content: str) -> Obj:
+    parts = CONTENTS[content]
+    labels = {MANAGED_BY: of.operator, INSTANCE: resource, NAME: of.application or of.operator}
+    metadata = {"name": f"{resource}-{number}", "namespace": NAMESPACE, "resourceVersion": "5", "labels": labels}
+    named = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | parts.get("metadata", {})}
+    return {"spec": {"containers": []}} | parts | named
+
+
+def filled(of: Controller[Any, Any], content: str, pods: int, resources: int = 1) -> Cache:
+    """Return a cache with pods of several resources."""
+    cache = of.cache(lambda _: None)
+    for resource in range(resources):
+        for number in range(pods):
+            cache.put(POD, a_pod(of, f"cache-{resource}", number, content))
+    return cache
+
+
+def read(cache: Cache, resource: int = 0) -> list[Obj]:
+    return cache.owned(POD, Key(NAMESPACE, f"cache-{resource}"))
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("name", controllers())
+async def test_any_pods_with_the_labels_of_a_resource_cost_little(
+    name: str, content: str, record_property: Callable[[str, object], None]
+) -> None:
+    of = controllers()[name]
+    cache = filled(of, content, pods=60)
+    async with cost.bounded() as refused:
+        with pytest.raises(ForeignObject, match=r"more than 18 MiB, .* The largest is Pod cache-0-"):
+            read(cache)
+    for number in range(60):  # as many as are read
+        cache.drop(POD, a_pod(of, "cache-0", number, content))
+        if cache.memory(Key(NAMESPACE, "cache-0")) <= MAX_OWNED_BYTES:
+            break
+    async with cost.bounded() as found:
+        kept = read(cache)
+    record_property("summary", f"{name}, {content}: 60 pods {refused}; {len(kept)} pods {found}")
+    assert 1 <= len(kept) < 60
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+async def test_resources_of_a_namespace_cost_little_together(
+    content: str, record_property: Callable[[str, object], None]
+) -> None:
+    """Whatever waits meanwhile, such as for a database, holds what it has read."""
+    of = memcached_controller(parse_options("memcached-operator", "memcached", [], {}))
+    cache, most = filled(of, content, pods=1, resources=RESOURCES), 0
+    queue, working, left, finished = Queue("test", memory=cache.memory), set[Key](), RESOURCES, asyncio.Event()
+
+    async def work() -> None:
+        nonlocal most, left
+        while True:
+            key = await queue.get()
+            working.add(key)
+            most = max(most, len(working))
+            found = cache.owned(POD, key)
+            await asyncio.sleep(0.01)
+            working.remove(key)
+            del found
+            queue.done(key)
+            left -= 1
+            if not left:
+                finished.set()
+
+    async with cost.bounded() as found:
+        workers = [asyncio.create_task(work()) for _ in range(RESOURCES)]
+        for resource in range(RESOURCES):
+            queue.add(Key(NAMESPACE, f"cache-{resource}"))
+        await finished.wait()
+        for each in workers:
+            each.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    record_property("summary", f"{RESOURCES} resources with a pod of {content}: {most} at once, {found}")
+
+
+def random_config_map(number: int, instance: str) -> Obj:
+    """Return a ConfigMap that cannot be compressed."""
+    labels = {MANAGED_BY: "redis-operator", INSTANCE: instance}
+    metadata = {"name": f"a-{number}", "namespace": NAMESPACE, "resourceVersion": "5", "labels": labels}
+    return {"metadata": metadata, "data": {"a": random.Random(number).randbytes(400_000).hex()}}
+
+
+async def test_objects_of_a_namespace_take_a_share_of_the_cache() -> None:
+    of, foreign = controllers()["rediscluster"], Key(NAMESPACE, "b")
+    cache = of.cache(lambda _: None)
+    async with cost.bounded():
+        for number in range(100):
+            cache.put(CONFIG_MAP, random_config_map(number, "a" if number % 2 else "b"))
+            await asyncio.sleep(0)
+    assert len(cache.keys(CONFIG_MAP)) == 2
+    with pytest.raises(ForeignObject, match=r"in the namespace take more than 16 MiB.*get configmaps -l app.*managed"):
+        cache.get(CONFIG_MAP, NAMESPACE, "a-99")
+    with pytest.raises(ForeignObject):
+        cache.owned(POD, foreign)
+    cache.put(of.kind, {"metadata": {"name": "b", "namespace": NAMESPACE, "resourceVersion": "5"}, "spec": "x" * 10**6})
+    elsewhere = {"name": "b", "namespace": "other", "resourceVersion": "5"}
+    cache.put(of.kind, {"metadata": elsewhere, "spec": {}})
+    assert [obj["metadata"]["namespace"] for obj in cache.all(of.kind)][-1] == "other"
+    assert len(list(cache.all(CONFIG_MAP))) < 50
+
+
+async def test_what_was_not_stored_is_stored_with_a_list_that_has_room() -> None:
+    of = controllers()["rediscluster"]
+    cache = of.cache(lambda _: None)
+    items = [random_config_map(number, "a") for number in range(60)]
+    for item in items:
+        cache.put(CONFIG_MAP, item)
+    assert cache.memory(Key(NAMESPACE, "a")) > MAX_OWNED_BYTES
+    for version in ("6", "7"):  # the first list removes the others
+        Relist(cache, CONFIG_MAP, None).take({"metadata": {"resourceVersion": version}, "items": items[-2:]})
+    assert cache.memory(Key(NAMESPACE, "a")) < MAX_OWNED_BYTES
+    assert cache.get(CONFIG_MAP, NAMESPACE, "a-59") == items[-1]
+
+
+class Claims:
+    """An API server with a claim of 600 KB for every name."""
+
+    async def request(self, request: Request) -> Response:
+        await asyncio.sleep(0)
+        name = request.path.rsplit("/", 1)[1]
+        metadata = {"name": name, "namespace": NAMESPACE, "resourceVersion": "5", "annotations": {"a": "x" * 600_000}}
+        return Response(200, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata})
+
+
+async def test_claims_that_are_read_by_name_cost_little_together() -> None:
+    key, dependencies = Key(NAMESPACE, "cache"), Dependencies([SECRET], lambda _: None)
+    with dependencies.noting(key, Kube(Claims(), manager="op")) as kube:
+        async with cost.bounded():
+            reads = (kube.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, f"data-cache-{number}") for number in range(500))
+            found = await asyncio.gather(*reads, return_exceptions=True)
+    assert 25 < len([each for each in found if isinstance(each, dict)]) < 40
+    assert "One is PersistentVolumeClaim data-cache-" in str(found[-1])
+
+
+async def test_resource_says_which_objects_take_too_much_memory() -> None:
+    of = memcached_controller(parse_options("memcached-operator", "memcached", [], {}))
+    harness = Harness(of)
+    harness.apply("cache", size=1)
+    await harness.settle()
+    for number in range(20):
+        pod = a_pod(of, "cache", 100 + number, "arguments of 1 MiB")
+        del pod["metadata"]["resourceVersion"]
+        harness.user_client.create(POD, pod)
+    await harness.settle()
+    ready = condition(harness.resource("cache"), "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "ForeignObject")
+    assert "MiB of memory, more than 18 MiB, and are not read. The largest is Pod cache-" in ready["message"]
+    assert len(ready["message"]) <= 400
+    for number in range(20):
+        harness.user_client.delete(POD, NAMESPACE, f"cache-{100 + number}")
+    await harness.settle()
+    assert condition(harness.resource("cache"), "Ready")["status"] == "True"
