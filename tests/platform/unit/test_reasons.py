@@ -21,7 +21,7 @@ CATALOGUES = {"shared": COMMON, **{operator.name: operator.reasons for operator 
 
 def constants(catalogue: Catalogue, module: Path) -> dict[str, Reason]:
     """Names of the constants in `module` that declare reasons."""
-    found = re.findall(r'^(\w+) = \w+\.add\(\s*"(\w+)"', module.read_text(), re.MULTILINE)
+    found = re.findall(r'^(\w+) = \w+\["(\w+)"\]$', module.read_text(), re.MULTILINE)
     return {constant: catalogue.reasons[name] for constant, name in found}
 
 
@@ -80,11 +80,13 @@ def test_every_reason_has_a_runbook_entry(name: str) -> None:
     assert {str(reason) for reason in CATALOGUES[name]} <= headings
 
 
-def test_a_reason_cannot_be_declared_twice() -> None:
-    catalogue = Catalogue("runbook.md")
-    catalogue.add("Scaling", Severity.NORMAL, "The size changes.")
+def test_a_reason_cannot_be_declared_twice(tmp_path: Path) -> None:
+    file = tmp_path / "reasons.toml"
+    file.write_text('[normal]\nScaling = "The size changes."\n')
+    assert Catalogue.read("runbook.md", file)["Scaling"].severity is Severity.NORMAL
+    file.write_text('[normal]\nScaling = "The size changes."\n[action]\nScaling = "The size changes."\n')
     with pytest.raises(ValueError, match="Scaling"):
-        catalogue.add("Scaling", Severity.NORMAL, "The size changes.")
+        Catalogue.read("runbook.md", file)
 
 
 def product(folder: str) -> list[Path]:

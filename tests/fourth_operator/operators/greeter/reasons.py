@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from shared.status.reasons import Catalogue
 
-REASONS = Catalogue("runbook/greeter.md")
+REASONS = Catalogue.read("runbook/greeter.md", Path(__file__).with_suffix(".toml"))
