@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from functools import cached_property
 
 from operators.redis.api.directives import refusal
 from operators.redis.api.engine_versions import Engine, EngineName, engine_named
-from operators.redis.api.node_entries import lacks_nodes
+from operators.redis.api.node_entries import lacks_nodes, recorded_entries
 from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.rules import VERSION_RULES
 from operators.redis.api.spec import DEFAULT_VERSIONS, RedisClusterSpec
@@ -16,15 +17,10 @@ from operators.redis.api.status import (
     PlacementAttempt,
     RecordedNode,
     RedisClusterStatus,
-    assigned_moves,
     engine_of,
-    foreign_slots,
-    former_nodes,
-    forming_nodes,
-    placement_attempt,
     recorded_jobs,
     recorded_moves,
-    recorded_nodes,
+    recorded_node,
 )
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move, RecordedJob, RecordedMove
@@ -131,7 +127,8 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     @property
     def forming(self) -> tuple[FormingNode, ...]:
         """Return the recorded primaries of the cluster that is being created."""
-        return forming_nodes(self.reported)
+        found = self.reported.get("forming") or ()
+        return tuple(FormingNode(node["name"], node["nodeId"], node["epoch"], node["slots"]) for node in found)
 
     @property
     def began_with_conditions(self) -> bool:
@@ -156,17 +153,18 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     @property
     def recorded_nodes(self) -> tuple[RecordedNode, ...]:
         """Return the nodes as last recorded in the status."""
-        return recorded_nodes(self.reported)
+        return tuple(map(recorded_node, recorded_entries(self.reported)))
 
     @property
     def former_nodes(self) -> Mapping[str, str]:
         """Return the pod names of nodes that were removed permanently, by node id."""
-        return former_nodes(self.reported)
+        return {node["nodeId"]: node["name"] for node in self.reported.get("former") or ()}
 
     @property
     def recorded_assigned(self) -> tuple[Move, ...]:
         """Return the recorded slots that new primaries are to receive (spec.updateStrategy)."""
-        return assigned_moves(self.reported)
+        found = self.reported.get("assigned") or ()
+        return tuple(Move(move["from"], move["to"], Slots.parse(move["slots"])) for move in found)
 
     @property
     def recorded_moves(self) -> tuple[RecordedMove, ...] | None:
@@ -181,12 +179,13 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     @property
     def recorded_foreign(self) -> Mapping[str, Slots]:
         """Return the slots of which a primary holds keys without owning them, by node id."""
-        return foreign_slots(self.reported)
+        return {entry["nodeId"]: Slots.parse(entry["slots"]) for entry in self.reported.get("foreign") or ()}
 
     @property
     def placement_attempt(self) -> PlacementAttempt | None:
         """Return the recorded attempt of a failover that spreads the primaries; None if there is none."""
-        return placement_attempt(self.reported)
+        found = self.reported.get("placement")
+        return PlacementAttempt(found["from"], found["to"], datetime.fromisoformat(found["since"])) if found else None
 
     @property
     def recovery_token(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Literal
@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from operators.redis.api.engine_versions import Engine
-from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE, recorded_entries
+from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.slots.slot_planner import Doubt, Move, RecordedJob, RecordedMove
+from operators.redis.slots.slot_planner import Doubt, RecordedJob, RecordedMove
 from shared.api.spec import (
     BINDING,
     INT32,
@@ -408,11 +408,6 @@ class FormingNode:
     slots: str
 
 
-def recorded_nodes(status: Obj) -> tuple[RecordedNode, ...]:
-    """Return the nodes that a status records."""
-    return tuple(map(recorded_node, recorded_entries(status)))
-
-
 def recorded_node(entry: Obj) -> RecordedNode:
     """Return the node that an entry of status.nodes records."""
     return RecordedNode(
@@ -447,36 +442,12 @@ class PlacementAttempt:
     since: datetime
 
 
-def placement_attempt(status: Obj) -> PlacementAttempt | None:
-    """Return the recorded attempt of a failover that spreads the primaries; None if there is none."""
-    found = status.get("placement")
-    return PlacementAttempt(found["from"], found["to"], datetime.fromisoformat(found["since"])) if found else None
-
-
 def engine_of(status: Obj) -> Engine | None:
     """Return the engine that a status, or an entry of it, records; None if it is missing or invalid."""
     try:
         return Engine.parse(status.get("version") or "")
     except ValueError:
         return None
-
-
-def forming_nodes(status: Obj) -> tuple[FormingNode, ...]:
-    """Return the recorded primaries of the cluster that is being created."""
-    return tuple(
-        FormingNode(name=node["name"], node_id=node["nodeId"], epoch=node["epoch"], slots=node["slots"])
-        for node in status.get("forming") or ()
-    )
-
-
-def former_nodes(status: Obj) -> Mapping[str, str]:
-    """Return the pod names of nodes that were removed permanently, by node id."""
-    return {node["nodeId"]: node["name"] for node in status.get("former") or ()}
-
-
-def assigned_moves(status: Obj) -> tuple[Move, ...]:
-    """Return the recorded slots that new primaries are to receive."""
-    return tuple(Move(move["from"], move["to"], Slots.parse(move["slots"])) for move in status.get("assigned") or ())
 
 
 def recorded_moves(status: Obj) -> tuple[RecordedMove, ...] | None:
@@ -526,8 +497,3 @@ def move_entries(moves: Iterable[RecordedMove]) -> list[Obj]:
 def _doubt_texts(moves: Iterable[RecordedMove]) -> list[str]:
     found = sorted({doubt for move in moves for doubt in move.doubts})
     return [f"{doubt.slot}:{doubt.key}:{doubt.value}" for doubt in found]
-
-
-def foreign_slots(status: Obj) -> Mapping[str, Slots]:
-    """Return the slots of which a primary holds keys without owning them, by node id."""
-    return {entry["nodeId"]: Slots.parse(entry["slots"]) for entry in status.get("foreign") or ()}
