@@ -323,10 +323,21 @@ _KINDS: Mapping[str, Callable[..., Kind]] = {
 }
 
 
+_FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+FORM = r"^[a-z][a-z0-9-]*$"
+"""Pattern of a directive's name. Redis also accepts capital letters; names are compared, so only small ones are
+accepted.
+"""
+
+RESERVED: tuple[str, ...] = tuple(_FILE.pop("reserved").split())
+"""Directives that other fields of the spec or the operator set."""
+
+
 def _table() -> Mapping[str, tuple[Directive, ...]]:
     """Return the directives in directives.toml, which explains its fields."""
     found: dict[str, tuple[Directive, ...]] = {}
-    for type_name, rows in tomllib.loads((Path(__file__).parent / "directives.toml").read_text("utf-8")).items():
+    for type_name, rows in _FILE.items():
         for row in rows:
             names, redis, valkey = row.pop("names"), row.pop("redis", "0.0+"), row.pop("valkey", "0.0+")
             kind = _KINDS[type_name](**{field: _field(field, value) for field, value in row.items()})

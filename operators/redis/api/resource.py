@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
 
-from operators.redis.api.directives import refusal
+from operators.redis.api.directives import RESERVED, refusal
 from operators.redis.api.engine_versions import Engine, EngineName, engine_named
 from operators.redis.api.node_entries import lacks_nodes, recorded_entries
-from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.rules import VERSION_RULES
 from operators.redis.api.spec import DEFAULT_VERSIONS, RedisClusterSpec
 from operators.redis.api.status import (

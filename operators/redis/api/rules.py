@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from operators.redis.api.directives import FORM as DIRECTIVE
+from operators.redis.api.directives import RESERVED
 from operators.redis.api.engine_versions import ADVICE, NAMES_VALKEY, TAGGED, UNSUPPORTED
 from operators.redis.api.engine_versions import FORM as VERSION
-from operators.redis.api.reserved_directives import FORM as DIRECTIVE
-from operators.redis.api.reserved_directives import RESERVED
 from shared.api.image import FORM as IMAGE
 from shared.api.image import NAME_FORM, is_name, is_reference
 from shared.api.podspec import number_cel

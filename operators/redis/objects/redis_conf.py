@@ -14,9 +14,8 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from operators.redis.api.directives import NODE_TIMEOUT_MS, Ignored, find, present_name, refusal
+from operators.redis.api.directives import NODE_TIMEOUT_MS, RESERVED, Ignored, find, present_name, refusal
 from operators.redis.api.engine_versions import Engine, Version, features
-from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.api.resource import RedisCluster, refused_directives
 from operators.redis.api.spec import MAX_MEMORY
 from operators.redis.client.server import PORT

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from operators.redis.api.reserved_directives import RESERVED
+from operators.redis.api.directives import RESERVED
 from operators.redis.objects import redis_conf
 from operators.redis.objects.conf_syntax import arguments
 from tests.redis.containers.test_config import resource

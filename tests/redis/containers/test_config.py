@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from operators.redis.api.directives import same
-from operators.redis.api.reserved_directives import RESERVED
+from operators.redis.api.directives import RESERVED, same
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import ApplyDirective, Configure, SetPasswords, execute
 from operators.redis.client.connection import connect

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from operators.redis.api.directives import (
+    RESERVED,
     TABLE,
     BufferLimits,
     Directive,
@@ -22,7 +23,6 @@ from operators.redis.api.directives import (
     same,
 )
 from operators.redis.api.engine_versions import Engine
-from operators.redis.api.reserved_directives import RESERVED
 from operators.redis.client.errors import Refused
 from operators.redis.client.responses import mapping
 from operators.redis.client.server import Server

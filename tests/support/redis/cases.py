@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from operators.redis.api.acl_user import RESERVED_USERS
-from operators.redis.api.reserved_directives import RESERVED
+from operators.redis.api.directives import RESERVED
 from tests.support import extension_cases, network_cases, podspec_cases
 from tests.support.cases import ADOPTION_REFUSED, Case, at_least, at_most, over
 

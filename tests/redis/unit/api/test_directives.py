@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from operators.redis.api.catalogue import CATALOGUES
-from operators.redis.api.directives import KNOWN, TABLE, find, present_name, refusal, same
+from operators.redis.api.directives import KNOWN, RESERVED, TABLE, find, present_name, refusal, same
 from operators.redis.api.engine_versions import Engine
-from operators.redis.api.reserved_directives import RESERVED
 from shared.api.catalogue import Catalogue
 
 OLD, REDIS, VALKEY = (Engine.parse(text) for text in ("redis 6.2.14", "redis 8.0.2", "valkey 9.1.0"))

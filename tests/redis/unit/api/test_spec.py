@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from operators.redis.api.directives import FORM, RESERVED
 from operators.redis.api.memory import parse_memory
 from operators.redis.api.pod_template import normalized_affinity
-from operators.redis.api.reserved_directives import FORM, RESERVED
 from operators.redis.api.spec import DEFAULT_EXPORTER, Recovery, RedisClusterSpec
 from operators.redis.slots.slot_planner import Strategy
 from shared.api.spec import InvalidSpec

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.api.reserved_directives import RESERVED
+from operators.redis.api.directives import RESERVED
 from operators.redis.api.resource import RedisCluster
 from operators.redis.objects.conf_syntax import NAME, Malformed, arguments, quoted
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN, digest, live, problem, render
