@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from shared.kubernetes.client import SERVICE_ACCOUNT
@@ -71,19 +73,25 @@ def _contradiction(options: Options) -> str | None:
     return None
 
 
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+
+
 def _parser(
     operator: str, image_repository: str, environment: Mapping[str, str], own: Sequence[Flag[Any]]
 ) -> argparse.ArgumentParser:
+    known = {
+        "operator": operator,
+        "image_repository": image_repository,
+        "namespace": _own_namespace(),
+        "collector": environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", ""),
+        "max_shards": MAX_SHARDS,
+    }
     flags = _Flags(operator, environment)
-    flags.value("--operator-name", operator, "field manager, value of the managed-by label and name of the Lease")
-    _add_watch_flags(flags)
-    _add_leader_flags(flags)
-    _add_operand_flags(flags, image_repository)
-    _add_server_flags(flags)
-    for flag in own:
-        flags.value(flag.name, flag.default, flag.help, type=flag.parse)
-    _add_observability_flags(flags, environment)
-    flags.switch("--known-operators", "print the operators of this installation with their resources, and exit")
+    for group, rows in _TABLE.items():
+        for flag in own if group == "observability" else ():
+            flags.value(flag.name, flag.default, flag.help, type=flag.parse)
+        for row in rows:
+            _add(flags, **{field: of.format(**known) if isinstance(of, str) else of for field, of in row.items()})
     flags.parser.add_argument(
         "command",
         nargs="?",
@@ -92,6 +100,14 @@ def _parser(
         help="run the operator, or print its CRDs (crd) or their reference page in Markdown (reference)",
     )
     return flags.parser
+
+
+def _add(flags: _Flags, name: str, default: str | bool, help: str, type: str = "", **rest: Any) -> None:  # noqa: A002
+    """Add the flag of a row in options.toml, which explains its fields."""
+    if isinstance(default, bool):
+        flags.switch(name, help, default=default)
+    else:
+        flags.value(name, default, " ".join(help.split()), type=_TYPES[type], **rest)
 
 
 class _Flags:
@@ -105,9 +121,12 @@ class _Flags:
             allow_abbrev=False,
         )
 
-    def value(self, name: str, default: str, text: str, **rest: Any) -> None:
-        given = self._environment.get(_variable(name), default)
-        self.parser.add_argument(name, default=given, help=f"{text} (default: {default or 'none'})", **rest)
+    def value(
+        self, name: str, default: str, text: str, *, environment: bool = True, shows: str = "", **rest: Any
+    ) -> None:
+        given = self._environment.get(_variable(name), default) if environment else default
+        shown = shows or default or "none"
+        self.parser.add_argument(name, default=given, help=f"{text} (default: {shown})", **rest)
 
     def switch(self, name: str, text: str, *, default: bool = False) -> None:
         given = self._environment.get(_variable(name), str(default)).lower()
@@ -123,114 +142,6 @@ class _Flags:
 
 def _variable(flag: str) -> str:
     return flag.removeprefix("--").replace("-", "_").upper()
-
-
-def _add_watch_flags(flags: _Flags) -> None:
-    flags.value(
-        "--watch-namespace",
-        "",
-        "namespaces to watch, separated by commas; empty for all",
-        dest="namespaces",
-        metavar="NS[,NS…]",
-        type=_names,
-    )
-    # Not from the environment: a pod's service account takes precedence over KUBECONFIG (`load_configuration`).
-    flags.parser.add_argument(
-        "--kubeconfig",
-        default="",
-        help="path of a kubeconfig (default: the pod's service account, or else KUBECONFIG, or else ~/.kube/config)",
-    )
-    flags.value("--resync", "600", "seconds between full resyncs", type=seconds)
-    flags.value("--workers", "256", "maximum number of concurrent reconciles", type=_count)
-    flags.switch("--install-crds", "apply the CRDs of the operator at startup")
-
-
-def _add_leader_flags(flags: _Flags) -> None:
-    flags.switch("--leader-elect", "elect a leader: one replica is active, the others wait")
-    flags.value(
-        "--shards",
-        "1",
-        f"number of parts, at most {MAX_SHARDS}, into which resources are split by a hash of their names; each part "
-        "has a leader of its own",
-        type=_shards,
-    )
-    flags.value("--leader-elect-namespace", _own_namespace(), "namespace of the Lease")
-    for name, default, text, read in (
-        ("lease-duration", "15", "whole seconds after the last renewal until another replica takes over", _count),
-        ("renew-deadline", "10", "seconds after the last renewal until the leader stops", seconds),
-        ("retry-period", "1", "seconds between attempts to acquire the Lease, or to renew it after a failure", seconds),
-    ):
-        dest = name.replace("-", "_")
-        flags.value(f"--leader-elect-{name}", default, text, dest=dest, metavar="SECONDS", type=read)
-
-
-def _add_operand_flags(flags: _Flags, repository: str) -> None:
-    late = "seconds allowed for new servers to become ready before a failure is reported"
-    flags.value("--create-timeout", "600", late, type=seconds)
-    flags.value(
-        "--upgrade-timeout", "1800", "seconds allowed for a rolling update before a failure is reported", type=seconds
-    )
-    flags.value("--image-repository", repository, "repository of operand images for resources that set only a version")
-    flags.switch(
-        "--write-secrets",
-        "create Secrets that users did not provide: generated passwords, and connections for clients",
-        default=True,
-    )
-    flags.value("--agent-image", "", "image of sidecars and init containers of databases: the image of this operator")
-    flags.value(
-        "--operator-peers",
-        "",
-        "peers as which the operator connects to databases: a JSON list as the `from` of a NetworkPolicy; empty if "
-        "unknown, and then no NetworkPolicy restricts clients",
-        metavar="JSON",
-        type=_peers,
-    )
-    flags.switch("--require-tls", "refuse resources without TLS")
-    flags.switch("--require-auth", "refuse resources whose clients need no password")
-    flags.value(
-        "--allowed-registries",
-        "",
-        "registries, or repositories in them, of the images that resources may name, separated by commas, such as "
-        "registry.example.com/team; empty for all",
-        type=_names,
-    )
-    flags.switch("--allow-host-path", "accept resources that mount directories of the nodes (hostPath)")
-
-
-def _add_server_flags(flags: _Flags) -> None:
-    flags.value("--metrics-bind-address", ":8080", "address of /metrics; 0 to disable", dest="metrics_address")
-    flags.switch(
-        "--metrics-secure", "serve /metrics over TLS, only to clients that RBAC allows to GET /metrics", default=True
-    )
-    probes = "address of /healthz and /readyz; 0 to disable"
-    flags.value("--health-probe-bind-address", ":8081", probes, dest="probe_address")
-    flags.value("--webhook-bind-address", "0", "address of the webhooks; 0 to disable", dest="webhook_address")
-    clients = "file with the CA certificates of clients that may call the webhooks; empty for all clients"
-    flags.value("--webhook-client-ca", "", clients)
-    flags.value(
-        "--certificates",
-        "",
-        "source of serving certificates: self:NAMESPACE/SECRET to issue them and share them in a Secret, or a "
-        "directory with tls.crt, tls.key and optionally ca.crt; empty to issue one in memory at startup",
-        type=_certificates,
-    )
-    hosts = "DNS names and IP addresses of issued certificates, separated by commas"
-    flags.value("--certificate-hosts", "localhost", hosts, type=_names)
-    flags.value("--certificate-lifetime", "7776000", "lifetime of issued certificates in seconds", type=seconds)
-    flags.value("--webhook-configurations", "", "name of the WebhookConfigurations whose caBundle the operator updates")
-
-
-def _add_observability_flags(flags: _Flags, environment: Mapping[str, str]) -> None:
-    flags.value("--log-level", "info", "minimum level of logged messages", type=_one_of(logs.LEVELS))
-    flags.value("--log-format", "json", "format of log lines", type=_one_of(logs.FORMATS))
-    collector = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-    flags.value(
-        "--otlp-endpoint",
-        collector,
-        "base URL of an OpenTelemetry collector (OTLP over HTTP); empty to disable tracing",
-        type=_url,
-    )
-    flags.switch("--profiling", "serve profiles on the loopback interface")
 
 
 _TRUTHS = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
@@ -304,3 +215,18 @@ def _url(text: str) -> str:
     if text and not text.startswith(("http://", "https://")):
         raise argparse.ArgumentTypeError(f"{text!r} is not a URL: use http://host:4318 or https://host:4318")
     return text
+
+
+_TYPES: Mapping[str, Callable[[str], object]] = {
+    "": str,
+    "names": _names,
+    "seconds": seconds,
+    "count": _count,
+    "shards": _shards,
+    "certificates": _certificates,
+    "peers": _peers,
+    "url": _url,
+    "level": _one_of(logs.LEVELS),
+    "format": _one_of(logs.FORMATS),
+}
+"""Functions that parse a value, by their names in options.toml."""

@@ -39,45 +39,9 @@ class Flag(Generic[Value]):
 class Options:
     """Options of an operator. Times are in seconds; addresses are host:port, :port for all, or "0" to disable.
 
+    shared/cli/options.toml has the meaning of each flag.
+
     Attributes:
-        operator_name: field manager, component of events and value of the managed-by label.
-        namespaces: namespaces to watch; empty for all.
-        kubeconfig: path of a kubeconfig; empty for the pod's service account, KUBECONFIG or the default file.
-        resync: time between full resyncs, with jitter.
-        workers: maximum number of concurrent reconciles.
-        install_crds: whether to apply the CRDs of the operator at startup.
-        leader_elect: whether to elect a leader among the replicas.
-        leader_elect_namespace: namespace of the Lease.
-        shards: number of parts into which the resources are split, each with a leader of its own.
-        lease_duration: time after the last renewal until another replica takes over.
-        renew_deadline: time after the last renewal until the leader stops.
-        retry_period: time between attempts to acquire the Lease, or to renew it after a failure.
-        create_timeout: time allowed for new servers to become ready before a failure is reported.
-        upgrade_timeout: time allowed for a rolling update before a failure is reported.
-        metrics_address: address of /metrics.
-        metrics_secure: whether /metrics uses TLS and requires permission to GET /metrics.
-        probe_address: address of /healthz and /readyz.
-        webhook_address: address of the webhooks.
-        webhook_client_ca: file with the CA certificates of clients that may call the webhooks; empty for all clients.
-        certificates: source of serving certificates (pki/serving.py): self:NAMESPACE/SECRET, or a directory; empty to
-            issue one in memory at startup.
-        certificate_hosts: DNS names and IP addresses of issued certificates.
-        certificate_lifetime: lifetime of issued certificates.
-        webhook_configurations: name of the MutatingWebhookConfiguration and ValidatingWebhookConfiguration whose
-            caBundle the operator updates; empty if the caBundle is managed elsewhere.
-        image_repository: repository of operand images for resources that set only a version.
-        agent_image: image of sidecars and init containers of databases, which is the image of the operator; empty if
-            unknown.
-        operator_peers: peers as which the operator connects to databases, as the `from` of a NetworkPolicy; empty if
-            unknown.
-        require_tls: whether resources must use TLS.
-        require_auth: whether resources must use a password.
-        allowed_registries: registries, or repositories in them, whose images resources may name; empty for all.
-        allow_host_path: whether resources may mount directories of the nodes.
-        otlp_endpoint: base URL of an OpenTelemetry collector (OTLP over HTTP); empty to disable tracing.
-        profiling: whether to serve profiles on the loopback interface (profiling.py).
-        known_operators: whether to print the operators of this installation and exit.
-        write_secrets: whether to create Secrets that no server needs to run: generated passwords, and connections.
         command: "run"; "crd" prints the CRDs, "reference" their reference page in Markdown.
         own: values of the operator's own flags, by `Flag.key`; `option` reads one.
     """
