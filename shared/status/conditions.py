@@ -45,7 +45,7 @@ VULNERABLE = "Vulnerable"
 PAUSED = "ReconciliationPaused"
 """A user paused the reconciliation, since lastTransitionTime; absent otherwise."""
 
-_COMPOSED_TYPES = frozenset({READY, RECONCILING, STALLED, AVAILABLE, DEGRADED, OBSERVED, VULNERABLE, PAUSED})
+COMPOSED = (READY, RECONCILING, STALLED, AVAILABLE, DEGRADED, OBSERVED, VULNERABLE, PAUSED)
 
 
 def compose(
@@ -64,7 +64,7 @@ def compose(
     generation = resource["metadata"].get("generation", 0)
     earlier = accessors.conditions_of(accessors.status_of(resource))
     given = accessors.conditions_of(status)
-    own = [_bounded(entry, {}) for entry in given if entry.get("type") not in _COMPOSED_TYPES]
+    own = [_bounded(entry, {}) for entry in given if entry.get("type") not in COMPOSED]
     conditions = [
         *_conditions(earlier, verdict, generation, now),
         *_health(earlier, health or Health(), generation, now),

@@ -7,10 +7,12 @@ scrapes. Values come from the status, so that alerts also cover servers that are
 from __future__ import annotations
 
 import logging
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -46,6 +48,12 @@ class State:
         return Sample(self, value, labels)
 
 
+def states_in(file: Path) -> Mapping[str, State]:
+    """Return the gauges in a TOML file, by name: the `help` of each, and its `labels` if it has further ones."""
+    rows = tomllib.loads(file.read_text("utf-8"))
+    return {name: State(name, row["help"], tuple(row.get("labels", ()))) for name, row in rows.items()}
+
+
 class Sample(NamedTuple):
     """A value of a gauge for one resource (None: no series), with the values of the gauge's own labels."""
 
@@ -54,89 +62,25 @@ class Sample(NamedTuple):
     labels: tuple[str, ...]
 
 
-INFO = State(
-    "platform_resource_info", "Always 1; version is the lowest running version, empty while unknown.", ("version",)
-)
-DESIRED = State("platform_resource_desired_replicas", "Servers, members or nodes that the spec requests.")
-READY = State("platform_resource_ready_replicas", "Servers, members or nodes that are ready, from the status.")
-PHASE = State("platform_resource_phase", "1 for the current phase; absent for other phases.", ("phase",))
-CONDITION = State(
-    "platform_resource_condition",
-    "1 for the current status of Ready, Reconciling, Stalled, Available, Degraded, Observed, Vulnerable and "
-    "ReconciliationPaused; absent for other values.",
-    ("type", "status", "reason"),
-)
-UNREADY_SINCE = State(
-    "platform_resource_unready_since_timestamp_seconds",
-    "Unix time since which Ready is not True; absent while Ready is True.",
-)
-PAUSED = State("platform_resource_paused", "1 while the resource is paused in its spec, else 0.")
-GENERATION = State("platform_resource_generation", "Generation of the spec.")
-OBSERVED_GENERATION = State(
-    "platform_resource_observed_generation", "Generation that the status describes; 0 before the first."
-)
-CERTIFICATE_EXPIRY = State(
-    "platform_resource_certificate_expiry_timestamp_seconds",
-    "Unix time at which the first certificate of the resource expires; absent without certificates.",
-)
-CERTIFICATE_NOT_BEFORE = State(
-    "platform_resource_certificate_not_before_timestamp_seconds",
-    "Unix time at which the validity of a certificate begins, by the Secret to renew; absent without certificates.",
-    ("secret",),
-)
-CERTIFICATE_NOT_AFTER = State(
-    "platform_resource_certificate_not_after_timestamp_seconds",
-    "Unix time at which the validity of a certificate ends, by the Secret to renew; absent without certificates.",
-    ("secret",),
-)
+_STATES = states_in(Path(__file__).with_suffix(".toml"))
+INFO = _STATES["platform_resource_info"]
+DESIRED = _STATES["platform_resource_desired_replicas"]
+READY = _STATES["platform_resource_ready_replicas"]
+PHASE = _STATES["platform_resource_phase"]
+CONDITION = _STATES["platform_resource_condition"]
+UNREADY_SINCE = _STATES["platform_resource_unready_since_timestamp_seconds"]
+PAUSED = _STATES["platform_resource_paused"]
+GENERATION = _STATES["platform_resource_generation"]
+OBSERVED_GENERATION = _STATES["platform_resource_observed_generation"]
+CERTIFICATE_EXPIRY = _STATES["platform_resource_certificate_expiry_timestamp_seconds"]
+CERTIFICATE_NOT_BEFORE = _STATES["platform_resource_certificate_not_before_timestamp_seconds"]
+CERTIFICATE_NOT_AFTER = _STATES["platform_resource_certificate_not_after_timestamp_seconds"]
+ADVISORY = _STATES["platform_resource_advisory"]
+PROGRESS = _STATES["platform_resource_progress_ratio"]
+REMAINING = _STATES["platform_resource_progress_remaining_seconds"]
 
-ADVISORY = State(
-    "platform_resource_advisory",
-    "1 for each published advisory that applies to the running version in this configuration; absent without one.",
-    ("advisory",),
-)
-
-PROGRESS = State(
-    "platform_resource_progress_ratio",
-    "Share of unfinished work that is done, 0 to 1: Servers, Members or Nodes that serve, Pods that run the current "
-    "template, Slots that have moved; absent if nothing is left to do.",
-    ("what",),
-)
-REMAINING = State(
-    "platform_resource_progress_remaining_seconds",
-    "Estimated time until unfinished work is done, at the average rate so far; of Slots only.",
-    ("what",),
-)
-
-STATES = (
-    INFO,
-    DESIRED,
-    READY,
-    PHASE,
-    CONDITION,
-    UNREADY_SINCE,
-    PAUSED,
-    GENERATION,
-    OBSERVED_GENERATION,
-    CERTIFICATE_EXPIRY,
-    CERTIFICATE_NOT_BEFORE,
-    CERTIFICATE_NOT_AFTER,
-    ADVISORY,
-    PROGRESS,
-    REMAINING,
-)
+STATES = tuple(_STATES.values())
 """Metrics of every operator; further ones are in operators/*/report/metrics.py."""
-
-CONDITIONS = (
-    conditions.READY,
-    conditions.RECONCILING,
-    conditions.STALLED,
-    conditions.AVAILABLE,
-    conditions.DEGRADED,
-    conditions.OBSERVED,
-    conditions.VULNERABLE,
-    conditions.PAUSED,
-)
 
 
 def common(obj: Obj) -> Iterator[Sample]:
@@ -147,7 +91,7 @@ def common(obj: Obj) -> Iterator[Sample]:
         yield PHASE(1, phase)
     yield GENERATION(metadata.get("generation", 0))
     yield OBSERVED_GENERATION(status.get("observedGeneration", 0))
-    for name in CONDITIONS:
+    for name in conditions.COMPOSED:
         if found := accessors.condition(obj, name):
             yield CONDITION(1, name, found["status"], found.get("reason") or "")
     for work in status.get(progress.FIELD) or ():

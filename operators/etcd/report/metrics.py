@@ -4,58 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from operators.etcd.api.backup import COMPLETE
 from shared.kubernetes.kinds import Obj
 from shared.status.reasons import HIBERNATED
-from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State, timestamp
+from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, states_in, timestamp
 from shared.steps.confirmed_recovery import awaits_confirmation
 
-MEMBERS = State(
-    "platform_etcd_members",
-    "Members of an EtcdCluster by role; the leader counts as a voter. platform_resource_desired_replicas has the "
-    "desired number.",
-    ("role",),
-)
-HAS_LEADER = State(
-    "platform_etcd_has_leader",
-    "1 if an EtcdCluster has a leader, else 0; absent while it hibernates, or only the operator reaches no member.",
-)
-ALARMS = State(
-    "platform_etcd_alarms", "Members of an EtcdCluster that raised an alarm: NOSPACE or CORRUPT.", ("alarm",)
-)
-DATABASE = State(
-    "platform_etcd_database_size_bytes",
-    "Size of the largest database of a member of an EtcdCluster, in bytes; accurate to a tenth.",
-)
-RECOVERY_WAITING = State(
-    "platform_etcd_recovery_waiting",
-    "1 while an EtcdCluster has permanently lost its quorum and a user must confirm the recovery, else 0.",
-)
-SNAPSHOT_SUCCESS = State(
-    "platform_etcd_snapshot_last_success_timestamp_seconds",
-    "Unix time of the last complete scheduled snapshot of an EtcdCluster; no sample before the first.",
-)
-SNAPSHOT_DUE = State(
-    "platform_etcd_snapshot_next_timestamp_seconds",
-    "Unix time at which the next scheduled snapshot of an EtcdCluster is due; no sample without a schedule.",
-)
-BACKUP_COMPLETED = State(
-    "platform_etcd_backup_completed_timestamp_seconds",
-    "Unix time at which an EtcdBackup was complete; no sample unless it is complete.",
-    ("etcdcluster",),
-)
+_STATES = states_in(Path(__file__).with_suffix(".toml"))
+MEMBERS = _STATES["platform_etcd_members"]
+HAS_LEADER = _STATES["platform_etcd_has_leader"]
+ALARMS = _STATES["platform_etcd_alarms"]
+DATABASE = _STATES["platform_etcd_database_size_bytes"]
+RECOVERY_WAITING = _STATES["platform_etcd_recovery_waiting"]
+SNAPSHOT_SUCCESS = _STATES["platform_etcd_snapshot_last_success_timestamp_seconds"]
+SNAPSHOT_DUE = _STATES["platform_etcd_snapshot_next_timestamp_seconds"]
+BACKUP_COMPLETED = _STATES["platform_etcd_backup_completed_timestamp_seconds"]
 
-STATES = (
-    MEMBERS,
-    HAS_LEADER,
-    ALARMS,
-    DATABASE,
-    RECOVERY_WAITING,
-    SNAPSHOT_SUCCESS,
-    SNAPSHOT_DUE,
-    BACKUP_COMPLETED,
-)
+STATES = tuple(_STATES.values())
 """Metrics that only the etcd operator has."""
 
 

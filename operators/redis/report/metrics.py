@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from operators.redis.api.node_entries import recorded_entries
 from operators.redis.slots.hash_slots import SLOTS, Slots
 from shared.kubernetes.kinds import Obj
 from shared.status.reasons import HIBERNATED
-from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, State
+from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, states_in
 from shared.steps.confirmed_recovery import awaits_confirmation
 
-PRIMARIES = State("platform_redis_masters", "Number of primaries of a RedisCluster that own slots.")
-SLOT_COUNT = State(
-    "platform_redis_slots",
-    "Slots of a RedisCluster by state: served by a ready node, or unserved; in neither state while only the operator "
-    "cannot reach the node. Absent before the cluster is created, and while it hibernates.",
-    ("state",),
-)
-SLOTS_LEFT = State(
-    "platform_redis_migration_slots_left",
-    "Slots of a RedisCluster that still have to move; 0 if no migration is in progress.",
-)
-RECOVERY_WAITING = State(
-    "platform_redis_recovery_waiting",
-    "1 while a RedisCluster has lost a primary with all of its replicas and a user must confirm the recovery, else 0.",
-)
+_STATES = states_in(Path(__file__).with_suffix(".toml"))
+PRIMARIES = _STATES["platform_redis_masters"]
+SLOT_COUNT = _STATES["platform_redis_slots"]
+SLOTS_LEFT = _STATES["platform_redis_migration_slots_left"]
+RECOVERY_WAITING = _STATES["platform_redis_recovery_waiting"]
 
-STATES = (PRIMARIES, SLOT_COUNT, SLOTS_LEFT, RECOVERY_WAITING)
+STATES = tuple(_STATES.values())
 """State metrics that only this operator has."""
 
 

@@ -39,7 +39,7 @@ from shared.observability.http_server import Route
 from shared.pki.serving import MAX_CLIENT_AUTHORITIES, FileCertificates, SelfSignedCertificates
 from shared.pki.stores import Memory
 from shared.pki.trust_bundle import MUTATING, authorities_in
-from shared.status import resource_metrics
+from shared.status import conditions, resource_metrics
 from tests.harness import cost
 from tests.memcached.unit.client.fake import fake
 from tests.memcached.unit.exporter.test_program import recorded
@@ -118,9 +118,9 @@ def many_resources() -> Iterator[resource_metrics.Resources]:
 def resource(number: int) -> Obj:
     """Return a resource with all common metrics."""
     named = {"status": "True", "reason": "AsExpected", "lastTransitionTime": "2026-01-01T00:00:00Z", "message": ""}
-    conditions = [{"type": condition, **named} for condition in resource_metrics.CONDITIONS]
+    given = [{"type": condition, **named} for condition in conditions.COMPOSED]
     metadata = {"name": f"cache-{number:05}", "namespace": f"team-{number % 50}", "generation": 1}
-    status = {"conditions": conditions, "phase": "Running", "observedGeneration": 1, "version": "1.6.38"}
+    status = {"conditions": given, "phase": "Running", "observedGeneration": 1, "version": "1.6.38"}
     spec = {"size": 3, "replicas": 6}
     return {"metadata": {**metadata, "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec, "status": status}
 
