@@ -10,8 +10,8 @@ from charts.values import __main__ as values
 from dashboards import __main__ as dashboards
 from dashboards.rules import __main__ as rules
 from docs import __main__ as docs
-from docs import commands, compatibility, reasons, tests_map, versions
-from shared.api import crd, reference
+from docs import commands, compatibility, reasons, resources, tests_map, versions
+from shared.api import crd
 from tools.local.environment import forget_clusters
 
 PROJECT = Path(__file__).parents[1]
@@ -26,7 +26,7 @@ def write(project: Path) -> None:
             (crds / f"{resource.kind.plural}.yaml").write_text(crd.to_yaml(resource))
         page = project / "docs/reference" / f"{operator.name}.md"
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(reference.to_markdown(*operator.resources))
+        page.write_text(resources.to_markdown(*operator.resources))
     values.write(project)
     dashboards.write(project)
     rules.write(project)

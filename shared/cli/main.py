@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable
 
-from shared.api import crd, reference
+from shared.api import crd
 from shared.cli import list_operators
 from shared.cli.options import parse_options
 from shared.kubernetes.client import SERVICE_ACCOUNT
@@ -46,11 +46,7 @@ def _printed(operator: Operator, installed: Callable[[], Iterable[Operator]], op
     """Return the requested output, if any option or command requests output instead of running."""
     if options.known_operators:
         return list_operators.table(installed())
-    if options.command == "crd":
-        return "---\n".join(map(crd.to_yaml, operator.resources))
-    if options.command == "reference":
-        return reference.to_markdown(*operator.resources)
-    return ""
+    return "---\n".join(map(crd.to_yaml, operator.resources)) if options.command == "crd" else ""
 
 
 def _resource() -> tracing.Attributes:

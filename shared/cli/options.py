@@ -95,9 +95,9 @@ def _parser(
     flags.parser.add_argument(
         "command",
         nargs="?",
-        choices=("run", "crd", "reference"),
+        choices=("run", "crd"),
         default="run",
-        help="run the operator, or print its CRDs (crd) or their reference page in Markdown (reference)",
+        help="run the operator, or print its CRDs (crd)",
     )
     return flags.parser
 

@@ -42,7 +42,7 @@ class Options:
     shared/cli/options.toml has the meaning of each flag.
 
     Attributes:
-        command: "run"; "crd" prints the CRDs, "reference" their reference page in Markdown.
+        command: "run"; "crd" prints the CRDs.
         own: values of the operator's own flags, by `Flag.key`; `option` reads one.
     """
 

@@ -29,9 +29,9 @@ from typing import Any
 import pytest
 
 import operators
+from docs.resources import fields
 from operators.memcached.exporter import program as exporter
 from shared.api import crd
-from shared.api.reference import fields
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import Obj
 from shared.observability import http_server

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from docs.resources import HEADER, to_markdown
 from operators.etcd.api import backup, resource
 from operators.etcd.api.backup import EtcdBackup
 from operators.etcd.api.resource import EtcdCluster, RecordedMember
 from operators.etcd.api.versions import Version
 from shared.api.crd import Resource, to_yaml
-from shared.api.reference import HEADER, to_markdown
 from shared.api.spec import CustomResource, InvalidSpec
 from shared.kubernetes.kinds import Obj
 from tests.support import paths

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from docs.resources import HEADER, to_markdown
 from operators.redis.api import admission, resource
 from operators.redis.api.engine_versions import Engine, Version, refusal
 from operators.redis.api.resource import RedisCluster
@@ -12,7 +13,6 @@ from operators.redis.api.status import FormingNode, RecordedNode
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from shared.api.crd import to_yaml
-from shared.api.reference import HEADER, to_markdown
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.kinds import Obj
 from tests.support import paths

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from docs.resources import HEADER, fields, to_markdown
 from operators.memcached.api.resource import API
 from shared.api import crd
-from shared.api.reference import HEADER, fields, to_markdown
 
 SCHEMA = crd.to_dict(API)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
