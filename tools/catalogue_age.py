@@ -7,11 +7,13 @@ the day, and is part of a release only: a change that has nothing to do with it 
 from __future__ import annotations
 
 import sys
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import operators
-from shared.api.catalogue import MAX_AGE
 from tools.local.environment import forget_clusters
+
+MAX_AGE = timedelta(days=90)
+"""Age from which a catalogue is too old for a release: engines publish advisories every few months."""
 
 
 def outdated(today: date) -> list[str]:
@@ -21,7 +23,7 @@ def outdated(today: date) -> list[str]:
         f"Look up its sources again, and update operators/{operator.name}/api/catalogue*.toml."
         for operator in operators.installed()
         for catalogue in operator.catalogues
-        if catalogue.is_outdated(today)
+        if today - catalogue.looked_up > MAX_AGE
     ]
 
 

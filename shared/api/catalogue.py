@@ -10,13 +10,10 @@ import re
 import tomllib
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
-
-MAX_AGE = timedelta(days=90)
-"""Age from which a catalogue is too old for a release: engines publish advisories every few months."""
 
 Release = tuple[int, int, int]
 """Major, minor and patch version."""
@@ -245,10 +242,6 @@ class Catalogue:
         found = release_of(version)
         own = next((line for line in self.lines if found and line.series == found[:2]), None)
         return own.newest if own is not None and self.least_safe(own.series) is not None else self.default_version
-
-    def is_outdated(self, today: date) -> bool:
-        """Whether the catalogue is too old for a release."""
-        return today - self.looked_up > MAX_AGE
 
 
 def _of_bug(bug: Bug) -> str:

@@ -52,12 +52,3 @@ class Lifecycle(Generic[State, Event]):
     def allows(self, state: State, event: Event) -> bool:
         """Whether `event` is legal in `state`."""
         return event in self.transitions.get(state, {})
-
-    def to_mermaid(self) -> str:
-        """Return the lifecycle as a Mermaid state diagram."""
-        lines = ["stateDiagram-v2", f"    [*] --> {self.initial.name}"]
-        lines += [f"    {state.name}: {state.value}" for state in self.transitions]
-        for state, events in self.transitions.items():
-            lines += [f"    {state.name} --> {target.name}: {event.value}" for event, target in events.items()]
-            lines += [f"    {state.name} --> [*]"] * (not events)
-        return "\n".join(lines)

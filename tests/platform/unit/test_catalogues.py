@@ -17,7 +17,7 @@ from operators.memcached.api.resource import Memcached
 from operators.redis.api import admission as redis_admission
 from operators.redis.api import catalogue as redis
 from operators.redis.api.resource import RedisCluster
-from shared.api.catalogue import MAX_AGE, Advisory, Catalogue, dotted, release_of, releases
+from shared.api.catalogue import Advisory, Catalogue, dotted, release_of, releases
 from shared.api.spec import as_object
 from shared.runtime.operator import Operator
 from tools import catalogue_age
@@ -213,8 +213,8 @@ def test_running_version_counts_not_the_requested_one() -> None:
 
 def test_release_is_refused_with_an_outdated_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
     looked_up = max(catalogue.looked_up for catalogue in CATALOGUES)
-    assert catalogue_age.outdated(min(catalogue.looked_up for catalogue in CATALOGUES) + MAX_AGE) == []
-    late = (looked_up + MAX_AGE + timedelta(days=1)).isoformat()
+    assert catalogue_age.outdated(min(catalogue.looked_up for catalogue in CATALOGUES) + catalogue_age.MAX_AGE) == []
+    late = (looked_up + catalogue_age.MAX_AGE + timedelta(days=1)).isoformat()
     assert catalogue_age.main([late]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["etcd", "memcached", "redis", "valkey"]

@@ -6,6 +6,7 @@ import enum
 
 import pytest
 
+from docs.__main__ import mermaid
 from shared.status.lifecycle import IllegalTransition, Lifecycle
 
 
@@ -46,7 +47,7 @@ def test_illegal_transitions_raise_and_name_the_legal_ones() -> None:
 
 
 def test_the_diagram_has_every_state_and_transition() -> None:
-    assert DOOR.to_mermaid().splitlines() == [
+    assert mermaid(DOOR).splitlines() == [
         "stateDiagram-v2",
         "    [*] --> OPEN",
         "    OPEN: open",
