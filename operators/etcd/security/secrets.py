@@ -88,8 +88,6 @@ class Secrets:
         password_secret: name of the Secret with the password in `access`; empty without one.
         client_password: generated password of the user `client`; empty if there is none.
         mounts: Secrets that members mount.
-        originals: Secrets that members mount instead if a former version of the operator created their pods: those of
-            the issuer itself.
         copies: certificates of another issuer, and their copies.
         issuers: authorities by which members reject certificates; None in other modes than self.
         validity: period of each certificate that is in use, by the name of the Secret to renew.
@@ -105,7 +103,6 @@ class Secrets:
     password_secret: str = ""
     client_password: str = field(default="", repr=False)
     mounts: MountedSecrets = field(default_factory=MountedSecrets)
-    originals: MountedSecrets = field(default_factory=MountedSecrets)
     copies: tuple[CopiedCertificate, ...] = ()
     issuers: Issuers | None = None
     validity: Mapping[str, Validity] = field(default_factory=dict)
@@ -199,7 +196,6 @@ def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
         password_secret=password_secret,
         client_password=content_of(for_clients).get(PASSWORD_KEY, ""),
         mounts=_mounts(resource, found, copies),
-        originals=_originals(resource, found),
         copies=copies,
         issuers=_issuers(resource, found),
         validity=_validity(resource, found, copies),
@@ -360,17 +356,6 @@ def _bundle(copied: CopiedCertificate) -> tuple[Certificate, ...]:
 def _mount(copied: CopiedCertificate) -> Mount:
     bundle = _bundle(copied)
     return Mount(copied.name, authority_key(bundle[0]) if bundle else AUTHORITY_KEY)
-
-
-def _originals(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> MountedSecrets:
-    """Return the Secrets of another issuer as members of former versions mount them."""
-    if not _sources(resource):
-        return MountedSecrets()
-    peer, server = resources.peer_secret(resource), resources.server_secret(resource)
-    read = [peer, *([server] if resource.spec.tls.client.auth == "required" else ())]
-    # Authorities are public: the digest needs no secret key, and is the same for a recreated Secret.
-    known = [(b"", content_of(found[name]).get(AUTHORITY_KEY, "").encode()) for name in read]
-    return MountedSecrets(digest(known), Mount(peer), Mount(server))
 
 
 def _validity(

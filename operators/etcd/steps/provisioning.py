@@ -17,7 +17,7 @@ from operators.etcd.steps.version_change import image, permitted
 from shared.api.podspec import smaller
 from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of
 from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
@@ -27,7 +27,7 @@ from shared.status.verdict import Progress
 from shared.steps import certificates as steps
 from shared.steps import hibernation, provisioning
 from shared.steps.certificates import Copying, Issuing, keep_certificates
-from shared.steps.deferred import AFFINITY, Deferred, keep_deferred, restarts_pods
+from shared.steps.deferred import AFFINITY, Deferred, keep_deferred
 from shared.steps.resize import can_resize, resizable
 from shared.steps.volumes import capacity, is_bound
 
@@ -164,19 +164,11 @@ def ensure_stateful_set(seen: Assessment) -> Step:
 
 def apply_stateful_set(seen: Assessment) -> Step:
     """Apply the StatefulSet of the spec."""
-    made = _stateful_set(seen, seen.secrets.mounts)
-    if seen.secrets.copies and seen.stateful_set is not None:  # an upgrade of the operator alone restarts no member
-        former = _stateful_set(seen, seen.secrets.originals)
-        made = made if restarts_pods(former, seen.stateful_set, seen.settings.operator, pod.DIGEST) else former
-    # A stale plan could delete members' pods, or let an empty volume bootstrap.
-    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
-
-
-def _stateful_set(seen: Assessment, mounts: pod.MountedSecrets) -> Obj:
     own = names.owner(seen.resource, seen.settings.operator)
     running, follows = permitted(seen), seen.layout
     runs = running.resource
-    template = pod.pod(runs, own, image(running), follows.start, mounts, quota(running), serves=follows.serves)
+    mounts, serves = seen.secrets.mounts, follows.serves
+    template = pod.pod(runs, own, image(running), follows.start, mounts, quota(running), serves=serves)
     made = stateful_set.stateful_set(runs, own, template, _count(seen), seen.stateful_set)
     made["metadata"]["annotations"] |= hibernation.note(seen)
     given = (AFFINITY,) if runs.spec.affinity is not None else ()
@@ -184,7 +176,9 @@ def _stateful_set(seen: Assessment, mounts: pod.MountedSecrets) -> Obj:
     pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
     resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, seen.settings.operator, seen.now)
     parts = (*pod.DEFERRED, RESOURCES) if resizes else pod.DEFERRED
-    return keep_deferred(made, seen.stateful_set, parts, seen.settings.operator, pod.DIGEST, from_spec=given)
+    made = keep_deferred(made, seen.stateful_set, parts, seen.settings.operator, pod.DIGEST, from_spec=given)
+    # A stale plan could delete members' pods, or let an empty volume bootstrap.
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
 
 
 def _count(seen: Assessment) -> int:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from operators.etcd.api.catalogue import ETCD
 from operators.etcd.api.versions import MIN_VERSION_BEFORE, SUPPORTED, Version, dotted, upgrade_refusal
 from operators.etcd.client.commands import CancelDowngrade, EnableDowngrade
 from operators.etcd.facts.assessment import Assessment
@@ -31,9 +30,6 @@ from shared.api.image import Image
 from shared.kubernetes.accessors import annotation
 from shared.runtime.plan import PASS, Step
 from shared.steps.rolling_update import template_image
-
-_FORMER_REPOSITORY = "etcd"
-"""Default repository until 0.3.0, which upstream does not publish: members run from a mirror or from the node."""
 
 _LATER = "The change continues automatically."
 
@@ -171,15 +167,7 @@ def _running_image(seen: Observed) -> str | None:
 
 
 def image(seen: Assessment) -> str:
-    """Return the image of the members.
-
-    The default repository was another one in earlier releases of the operator. Members that run the same version from
-    there keep it: an upgrade of the operator restarts no member.
-    """
-    if seen.settings.image_repository == ETCD.image:
-        former = seen.resource.image_reference(_FORMER_REPOSITORY)
-        if _running_image(seen) == former:
-            return former
+    """Return the image of the members."""
     return seen.resource.image_reference(seen.settings.image_repository)
 
 

@@ -6,12 +6,9 @@ The simulated etcd reports every handshake between members that would fail at an
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
-from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.security import secrets
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, SECRET, Obj
 from shared.pki import certs, copies
@@ -178,32 +175,6 @@ async def test_renewed_certificates_are_reported_once_members_use_them() -> None
     assert in_effect(play) == dict.fromkeys(HOSTS, False)
     await play.run_steps((SETTLED, SETTLED, SETTLED))
     assert in_effect(play) == dict.fromkeys(HOSTS, True)
-
-
-def of_a_former_version(judge: object, resource: EtcdCluster, found: dict[str, Obj | None]) -> secrets.Secrets:
-    """Judge Secrets as versions without copies did."""
-    assert callable(judge)
-    judged: secrets.Secrets = judge(resource, found)
-    return replace(judged, copies=(), mounts=judged.originals)
-
-
-async def test_cluster_of_a_former_version_survives_a_new_authority(monkeypatch: pytest.MonkeyPatch) -> None:
-    play = ScenarioRun(World(ETCD))
-    with monkeypatch.context() as patch:
-        patch.setattr(secrets, "judge", partial(of_a_former_version, secrets.judge))
-        await play.run_steps((*given_certificates(), cluster(3, **GIVEN_TLS)))
-    before = pods(play)
-    play.end()
-    await play.run_steps((SETTLED,))
-    assert (pods(play), reason(play)) == (before, "Ready"), "an upgrade of the operator restarts no member"
-
-    etcd: FakeEtcd = play.stage.database
-    etcd.guard.may_reject = True  # members that mount the Secrets of the user, until they have restarted
-    await play.run_steps((replaced_certificates(),))
-    assert trusted(etcd) == {BOTH}
-    etcd.guard.may_reject = False
-    await play.run_steps((SETTLED, SETTLED))
-    assert (presented(etcd), trusted(etcd), reason(play)) == ({"second"}, {NEW}, "Ready")
 
 
 async def test_pods_on_volumes_that_a_recovery_kept_delay_no_new_authority() -> None:

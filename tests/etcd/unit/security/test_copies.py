@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.objects import names, pod, stateful_set
-from operators.etcd.objects.bootstrap import Closed
+from operators.etcd.objects import names
 from operators.etcd.security import secrets
 from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps import provisioning
@@ -25,7 +24,7 @@ from shared.pki.validity import signers
 from shared.runtime.plan import Apply, Step, WriteSecret
 from shared.status.verdict import Progress
 from shared.steps.certificates import COPY_SETTLING
-from tests.etcd.unit.world import NOW, SETTINGS, assess, cluster
+from tests.etcd.unit.world import NOW, assess, cluster
 from tests.platform.unit.drawer import Drawer
 
 GIVEN: Obj = {"tls": {"mode": "secret", "peer": {"secretName": "peers"}, "client": {"secretName": "clients"}}}
@@ -276,63 +275,3 @@ def test_foreign_secret_with_the_name_of_a_copy_is_not_changed() -> None:
     world.put(PEER, {"tls.crt": "of a user"})
     step = world.ensure()
     assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "ForeignObject", ())
-
-
-# Upgrade of the operator.
-
-
-def former(world: World) -> Obj:
-    """Return the template of a former version, whose members mount the Secrets of the issuer."""
-    own = names.owner(world.resource, SETTINGS.operator)
-    image = world.resource.image_reference(SETTINGS.image_repository)
-    made = pod.pod(world.resource, own, image, Closed(), world.seen.secrets.originals, world.resource.spec.quota)
-    template: Obj = stateful_set.stateful_set(world.resource, own, made, 3)["spec"]["template"]
-    return template
-
-
-@MODES
-def test_upgrade_of_the_operator_restarts_no_member(spec: Obj) -> None:
-    world = World(resource=cluster(**spec))
-    world.issue("first")
-    world.template = former(world)
-    world.roll()
-    before = annotation(world.template, pod.TEMPLATE)
-    world.settle()
-    world.apply()
-    assert annotation(world.template, pod.TEMPLATE) == before
-    assert world.mounted() == {names.peer_secret(world.resource), names.server_secret(world.resource)}
-    world.issue("first", number=1)
-    world.settle()
-    world.apply()
-    assert annotation(world.template, pod.TEMPLATE) == before, "a renewed certificate restarts no member either"
-
-
-@MODES
-def test_copies_are_adopted_with_the_next_rolling_update(spec: Obj) -> None:
-    world = World(resource=cluster(**spec))
-    world.issue("first")
-    world.template = former(world)
-    world.settle()
-    world.resource = cluster(**spec, snapshotCount=5000)
-    world.apply()
-    assert world.mounted() == {PEER, SERVER}
-
-
-@MODES
-def test_members_of_a_former_version_restart_with_the_certificate_that_all_of_them_trust(spec: Obj) -> None:
-    world = World(resource=cluster(**spec))
-    world.issue("first")
-    world.template = former(world)
-    world.roll()
-    world.settle()
-    world.issue("second")
-    world.settle()
-    world.apply()
-    assert world.mounted() == {PEER, SERVER}
-    assert world.signer(PEER) == known("first")
-    assert world.trusted(PEER) == (known("second"), known("first"))
-    world.now += DAY
-    assert world.settle() == []
-    world.roll()
-    world.settle()
-    assert world.signer(PEER) == known("second")

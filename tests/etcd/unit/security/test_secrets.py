@@ -206,22 +206,6 @@ def test_secret_checks_ignore_the_validity_period() -> None:
     assert complaint(PEERS, CLIENTS, **GIVEN) == ("", ""), f"the validity starts at {BEGINS}"
 
 
-def test_digest_of_former_versions_changes_with_the_ca_but_not_with_a_renewed_certificate() -> None:
-    first = judged(PEERS, CLIENTS, **GIVEN).originals.digest
-    assert first
-    renewed = tls("peers", ca.issue(signer("own-ca"), "y", begins=BEGINS, ends=BEGINS, hosts=[MEMBER], client=True))
-    assert judged(renewed, CLIENTS, **GIVEN).originals.digest == first
-    assert judged(tls("peers", pair(MEMBER), uid="2"), CLIENTS, **GIVEN).originals.digest == first, (
-        "recreated with the same content"
-    )
-    assert judged(tls("peers", pair(MEMBER, by="other-ca"), by="other-ca"), CLIENTS, **GIVEN).originals.digest != first
-    other_clients = tls("clients", pair(MEMBER, SERVICE, by="other-ca"), by="other-ca")
-    assert judged(PEERS, other_clients, **GIVEN).originals.digest != first
-    assert judged(PEERS, other_clients, **OPEN).originals.digest == judged(PEERS, CLIENTS, **OPEN).originals.digest, (
-        "etcd does not read that CA"
-    )
-
-
 # Certificates issued by cert-manager.
 
 
