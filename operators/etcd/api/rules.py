@@ -9,7 +9,8 @@ from typing import Any
 
 from operators.etcd.api.arguments import ACCEPTED, RESERVED_FLAGS, REWRITTEN, Series, absent
 from operators.etcd.api.versions import FORM as VERSION
-from operators.etcd.api.versions import SUPPORTED, dotted
+from operators.etcd.api.versions import SUPPORTED
+from shared.api.catalogue import dotted
 from shared.api.image import FORM as IMAGE
 from shared.api.image import is_reference
 from shared.api.podspec import number_cel, smaller

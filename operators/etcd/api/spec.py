@@ -9,8 +9,9 @@ from pydantic import AfterValidator, Field
 from operators.etcd.api.catalogue import ETCD
 from operators.etcd.api.rules import AUTO_COMPACTION_RULES, CLUSTER_RULES, TLS_RULES
 from operators.etcd.api.snapshot_stores import S3, Destination, EtcdBackupSpec, RestoreSource, VolumeStore
-from operators.etcd.api.versions import DOWNGRADES, Version, dotted
+from operators.etcd.api.versions import DOWNGRADES, Version
 from shared.api import schedule
+from shared.api.catalogue import dotted
 from shared.api.extension_rules import Reserved, extension_rules
 from shared.api.image import Image
 from shared.api.network import NETWORK, Network

@@ -5,47 +5,22 @@ The features were read from the sources of the tags; each fact names the file.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from operators.etcd.api.arguments import argument
+from shared.api import version
+from shared.api.catalogue import dotted
 
 FORM = r"^v?(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})([-+][0-9A-Za-z_.+-]*)?$"
 """Pattern of a version, for Python and CEL: 3.6.16, v3.6.16, or 3.6.16-0 as some registries tag it."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Version:
-    """A version of etcd; a suffix after a hyphen describes the build of an image and is not compared.
+class Version(version.Version):
+    """A version of etcd."""
 
-    Attributes:
-        major, minor, patch: 3, 6 and 16 of 3.6.16.
-    """
-
-    major: int
-    minor: int
-    patch: int
-
-    @classmethod
-    def parse(cls, text: str) -> Version:
-        """Parse a version of an image tag, a spec, or etcd itself.
-
-        Raises:
-            ValueError: the text is not a version.
-        """
-        found = re.fullmatch(FORM, text)
-        if found is None:
-            raise ValueError(f"{text!r} is not a version of etcd")
-        return cls(*map(int, found.groups()[:3]))
-
-    @property
-    def series(self) -> tuple[int, int]:
-        """Major and minor version, which determine upgrades."""
-        return self.major, self.minor
-
-    def __str__(self) -> str:
-        return f"{self.major}.{self.minor}.{self.patch}"
+    __slots__ = ()
+    FORM, OF = FORM, "etcd"
 
 
 SUPPORTED = ((3, 4), (3, 5), (3, 6), (3, 7))
@@ -178,8 +153,3 @@ def _downgrade_refusal(series: tuple[int, int], target: Version) -> str:
         f"{target} is below {least}, the first version from which etcd can be upgraded to {dotted(series)} again. "
         f"Set {least} or a later {dotted(below)}."
     )
-
-
-def dotted(series: tuple[int, int]) -> str:
-    """Return a series as text, such as 3.6."""
-    return ".".join(map(str, series))

@@ -16,11 +16,12 @@ updateClusterVersionV2 of 3.5, and Apply in server/etcdserver/apply/apply.go of 
 from __future__ import annotations
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.api.versions import SUPPORTED, Version, dotted
+from operators.etcd.api.versions import SUPPORTED, Version
 from operators.etcd.membership.evidence import GOOD, Finding, bad, unknown
 from operators.etcd.objects import bootstrap
 from operators.etcd.objects.command_line import SNAPSHOT_COUNT, number_given
 from operators.etcd.state.observed import Instance, Observed
+from shared.api.catalogue import dotted
 from shared.kubernetes.kinds import Obj
 
 WRITES_SINCE = {(3, 7): (3, 6)}

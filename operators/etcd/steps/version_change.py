@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from operators.etcd.api.versions import MIN_VERSION_BEFORE, SUPPORTED, Version, dotted, upgrade_refusal
+from operators.etcd.api.versions import MIN_VERSION_BEFORE, SUPPORTED, Version, upgrade_refusal
 from operators.etcd.client.commands import CancelDowngrade, EnableDowngrade
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.evidence import GOOD, Finding, bad, objection, unknown
@@ -26,6 +26,7 @@ from operators.etcd.objects.names import CONTAINER, VERSION
 from operators.etcd.reasons import DOWNGRADING, UPGRADE_BLOCKED, UPGRADE_REFUSED
 from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
+from shared.api.catalogue import dotted
 from shared.api.image import Image
 from shared.kubernetes.accessors import annotation
 from shared.runtime.plan import PASS, Step

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from operators.redis.api.engine_versions import Engine, EngineName
 from operators.redis.api.memory import parse_memory
+from shared.api.catalogue import dotted
 
 NODE_TIMEOUT_MS = 5000
 """cluster-node-timeout that the operator sets unless a user does, in milliseconds."""
@@ -382,7 +383,7 @@ def refusal(name: str, value: str, engine: Engine, *, modules: bool = False) -> 
     if directive is None:
         if modules or is_newer or _OF_MODULES.fullmatch(name):
             return ""
-        return f"is not a directive of {engine.name} {_dotted(engine)}"
+        return f"is not a directive of {engine.name} {dotted(engine.version.series)}"
     if is_newer and isinstance(directive.kind, OneOf | Words | Events):
         return ""
     try:
@@ -415,7 +416,3 @@ _REMEMBERED_BYTES = 1024
 """Maximum size of values whose comparison is remembered."""
 
 _same_remembered = lru_cache(maxsize=4096)(_same)  # the servers of a cluster report the same few values
-
-
-def _dotted(engine: Engine) -> str:
-    return ".".join(map(str, engine.version.series))

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
+
+from shared.api import version
+from shared.api.catalogue import dotted
 
 FORM = r"^v?(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})(\.(0|[1-9][0-9]{0,3}))?([-_][0-9A-Za-z_.-]*)?$"
 """Pattern of a version, for Python and for CEL: 8.0.2, v8.0.2, 8.0, or 8.0.2-alpine as in image tags."""
@@ -31,38 +33,11 @@ UNSUPPORTED = {
 EngineName = Literal["redis", "valkey"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Version:
-    """A version of an engine; a suffix after a hyphen names the build of the image, and is not compared.
+class Version(version.Version):
+    """A version of an engine."""
 
-    Attributes:
-        major, minor, patch: 8, 0 and 2 of 8.0.2; the patch of 8.0 is 0.
-    """
-
-    major: int
-    minor: int
-    patch: int = 0
-
-    @classmethod
-    @lru_cache(maxsize=1024)
-    def parse(cls, text: str) -> Version:
-        """Parse the version of an image tag, a spec, or a server.
-
-        Raises:
-            ValueError: the text is not a version.
-        """
-        found = re.fullmatch(FORM, text)
-        if found is None:
-            raise ValueError(f"{text!r} is not a version of redis or valkey")
-        return cls(int(found[1]), int(found[2]), int(found[4] or 0))
-
-    @property
-    def series(self) -> tuple[int, int]:
-        """Major and minor version, which determine features and upgrades."""
-        return self.major, self.minor
-
-    def __str__(self) -> str:
-        return f"{self.major}.{self.minor}.{self.patch}"
+    __slots__ = ()
+    FORM, OF = FORM, "redis or valkey"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -203,7 +178,7 @@ def refusal(engine: Engine) -> str:
     least, last = LEAST[engine.name], LAST_MAJOR[engine.name]
     if engine.version.series < least:
         return (
-            f"{engine} is not supported: the operator needs {engine.name} {_dotted(least)} or later (users with two "
+            f"{engine} is not supported: the operator needs {engine.name} {dotted(least)} or later (users with two "
             f"passwords, TLS between nodes, failover without lost writes). {ADVICE}"
         )
     if engine.version.major > last:
@@ -238,7 +213,7 @@ def _refused_step(engine: Engine, target: Engine) -> str:
     if engine.name == target.name and target.version.series >= engine.version.series:
         return ""
     if engine.name == target.name:
-        stay = f"Use {_dotted(engine.version.series)} or later."
+        stay = f"Use {dotted(engine.version.series)} or later."
         if format_of(target) == format_of(engine):
             why = "downgrades to an older series are not supported"
         else:
@@ -255,7 +230,3 @@ def _refused_step(engine: Engine, target: Engine) -> str:
             f"Keep redis. {elsewhere}"
         )
     return ""
-
-
-def _dotted(series: tuple[int, int]) -> str:
-    return ".".join(map(str, series))
