@@ -2,8 +2,9 @@
 
 A reason is the CamelCase word in `status.conditions[].reason` and in an event. Each reason is declared once, in
 `reasons.toml`: next to this module if several operators use it, otherwise next to `reasons.py` of the operator. Steps
-take a `Reason` rather than a plain string, so that mypy rejects an undeclared reason. A message is only in the step
-that reports it. docs/reference/reasons.md is generated from the catalogues and from the messages in the code.
+take a `Reason` rather than a plain string, so that mypy rejects an undeclared reason. An error of a database has the
+reason of its name (`shared.runtime.errors`). A message is only in the step that reports it. docs/reference/reasons.md
+is generated from the catalogues and from the messages in the code.
 """
 
 from __future__ import annotations

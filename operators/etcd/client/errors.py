@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from operators.etcd.reasons import (
-    DENIED,
-    NO_LEADER,
-    NO_SPACE,
-    NO_SUCH_MEMBER,
-    NOT_IN_SYNC,
-    REFUSED,
-    UNAUTHENTICATED,
-    UNHEALTHY,
-    UNREACHABLE,
-    UNSUPPORTED,
-)
+from operators.etcd.reasons import REASONS
 from shared.runtime.errors import DatabaseError
 
 
@@ -36,17 +25,15 @@ class EtcdError(DatabaseError):
     repeats it must check first. After every other error it has not been executed.
     """
 
+    reasons = REASONS
+
 
 class Unreachable(EtcdError):
     """No response, or an unreadable one."""
 
-    reason = UNREACHABLE
-
 
 class Refused(EtcdError):
     """etcd rejected the request."""
-
-    reason = REFUSED
 
 
 class Unhealthy(Refused):
@@ -56,48 +43,32 @@ class Unhealthy(Refused):
     connected for five seconds (etcd's HealthInterval). With back-off, eight failures take 13 seconds.
     """
 
-    reason = UNHEALTHY
-
     failures_reported = 8
 
 
 class NotInSync(Refused):
     """`can only promote a learner member which is in sync with leader`."""
 
-    reason = NOT_IN_SYNC
-
 
 class NoLeader(Refused):
     """`etcdserver: no leader`, or a request timed out inside etcd."""
-
-    reason = NO_LEADER
 
 
 class NoSuchMember(Refused):
     """`etcdserver: member not found`."""
 
-    reason = NO_SUCH_MEMBER
-
 
 class NoSpace(Refused):
     """`etcdserver: mvcc: database space exceeded`."""
-
-    reason = NO_SPACE
 
 
 class Unsupported(Refused):
     """The gateway answers 404, or the server `Unimplemented`."""
 
-    reason = UNSUPPORTED
-
 
 class Denied(Refused):
     """`authentication failed`, `permission denied`; or the certificate has a common name, see `gateway`."""
 
-    reason = DENIED
-
 
 class Unauthenticated(Denied):
     """`user name is empty`, `invalid auth token`: the request named no user, and the server requires one."""
-
-    reason = UNAUTHENTICATED

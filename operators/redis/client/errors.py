@@ -7,17 +7,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from operators.redis.client.responses import MALFORMED
-from operators.redis.reasons import (
-    CONFIG_REFUSED,
-    DENIED,
-    FOREIGN_NODE_MET,
-    LOADING,
-    REFUSED,
-    SLOT_STUCK,
-    TARGET_FULL,
-    TARGET_NOT_REPLICATING,
-    UNREACHABLE,
-)
+from operators.redis.reasons import REASONS
 from shared.runtime.errors import DatabaseError
 
 P = ParamSpec("P")
@@ -42,6 +32,8 @@ class RedisError(DatabaseError):
     others it has not.
     """
 
+    reasons = REASONS
+
 
 class Unreachable(RedisError):
     """No answer came.
@@ -49,8 +41,6 @@ class Unreachable(RedisError):
     Attributes:
         distrusts: whether one side does not know the certificate authority of the other.
     """
-
-    reason = UNREACHABLE
 
     def __init__(self, message: str, *, distrusts: bool = False) -> None:
         super().__init__(message)
@@ -63,8 +53,6 @@ class Refused(RedisError):
     Attributes:
         code: first word of the answer: ERR, MOVED, CLUSTERDOWN, IOERR, BUSYKEY…; by default that of the message.
     """
-
-    reason = REFUSED
 
     def __init__(self, message: str, code: str = "") -> None:
         super().__init__(message)
@@ -107,40 +95,26 @@ def no_node(error: Exception) -> Unreachable:
 class Denied(Refused):
     """User, password or certificate are not accepted."""
 
-    reason = DENIED
-
 
 class Loading(Refused):
     """The server is temporarily unavailable: it loads its data, or a script runs."""
-
-    reason = LOADING
 
 
 class ForeignNodeMet(Refused):
     """A node of another cluster answered a handshake, because it has the address of a pod now."""
 
-    reason = FOREIGN_NODE_MET
-
 
 class ConfigRefused(Refused):
     """The server does not accept the value of a directive or the rules of a user, or uses another value."""
-
-    reason = CONFIG_REFUSED
 
 
 class SlotStuck(Refused):
     """A slot cannot be moved further; the message contains the remedy."""
 
-    reason = SLOT_STUCK
-
 
 class TargetFull(SlotStuck):
     """The target of a slot has no memory left for it."""
 
-    reason = TARGET_FULL
-
 
 class TargetNotReplicating(Refused):
     """No replica of the target follows it closely enough to receive keys; the message contains the remedy."""
-
-    reason = TARGET_NOT_REPLICATING
