@@ -84,10 +84,6 @@ class Operator:
     def resources(self) -> tuple[Resource, ...]:
         return tuple(kind.resource for kind in self.kinds)
 
-    @property
-    def admissions(self) -> tuple[Admission, ...]:
-        return tuple(kind.admission for kind in self.kinds if kind.admission is not None)
-
     def admissions_with(self, options: Options) -> tuple[Admission, ...]:
         """Return the admissions with the options of the process."""
         found = (kind.configured(options) if kind.configured else kind.admission for kind in self.kinds)

@@ -33,7 +33,8 @@ IN_A_BODY = Size(LIMITS.body_bytes, MAX_VALUES)
 TWICE_IN_A_BODY = Size((LIMITS.body_bytes + REST.bytes) // 2, (MAX_VALUES + REST.values) // 2)
 """Size of a bomb's state of which a body has two."""
 
-ADMISSIONS = {admission.kind.name: admission for operator in operators.installed() for admission in operator.admissions}
+KINDS = [kind.admission for operator in operators.installed() for kind in operator.kinds]
+ADMISSIONS = {admission.kind.name: admission for admission in KINDS if admission is not None}
 RESOURCES: dict[str, Resource] = {
     resource.kind.name: resource for operator in operators.installed() for resource in operator.resources
 }

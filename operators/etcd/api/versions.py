@@ -53,7 +53,6 @@ class Features:
             periodically.
         restores_with: program in the image that restores a snapshot; each one has `snapshot restore`.
         bumps_revision: whether that program has --bump-revision and --mark-compacted.
-        has_hash_kv: whether the gateway has /v3/maintenance/hashkv; before, another call had the same path.
     """
 
     exclude_alarms: bool
@@ -61,7 +60,6 @@ class Features:
     corruption_checks: tuple[str, ...]
     restores_with: str
     bumps_revision: bool
-    has_hash_kv: bool
 
 
 def features(version: Version) -> Features:
@@ -74,7 +72,6 @@ def features(version: Version) -> Features:
         restores_with="etcdutl" if version >= Version(3, 5, 0) else "etcdctl",  # etcdutl/snapshot_command.go
         # etcdutl/snapshot_command.go, etcdctl/ctlv3/command/snapshot_command.go
         bumps_revision=_since(version, Version(3, 4, 27), Version(3, 5, 10)),
-        has_hash_kv=version >= Version(3, 5, 10),  # etcdserverpb/rpc.proto
     )
 
 

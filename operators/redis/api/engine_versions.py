@@ -116,8 +116,6 @@ class Features:
         slot_ranges: whether CLUSTER ADDSLOTSRANGE, SHARDS and LINKS exist.
         hostnames: whether cluster-announce-hostname exists.
         bus_port: whether cluster-port exists.
-        sets_many: whether one CONFIG SET accepts several directives.
-        reloads_certificates: whether CONFIG SET tls-cert-file reloads the file if its name stays the same.
         keeps_unclaimed_marks: whether the mark that the owner of a slot does not claim it outlasts a change of the
             owner (migration/claim_renewal.py).
         replicates_again: whether CLUSTER REPLICATE with the present primary connects to it again; Valkey does nothing.
@@ -130,8 +128,6 @@ class Features:
     slot_ranges: bool
     hostnames: bool
     bus_port: bool
-    sets_many: bool
-    reloads_certificates: bool
     keeps_unclaimed_marks: bool
     replicates_again: bool
     hands_over: bool
@@ -148,8 +144,6 @@ def features(engine: Engine) -> Features:
         slot_ranges=since_7_0,  # src/commands/cluster-addslotsrange.json, cluster-shards.json
         hostnames=since_7_0,  # src/config.c
         bus_port=since_7_0,  # src/config.c
-        sets_many=since_7_0,  # src/config.c, configSetCommand
-        reloads_certificates=since_7_0,  # src/config.c, VOLATILE_CONFIG
         keeps_unclaimed_marks=not valkey and _keeps_unclaimed_marks(version),
         replicates_again=not valkey or version < Version(8, 0),  # https://github.com/valkey-io/valkey/pull/884
         hands_over=valkey and version >= Version(9, 0),  # https://github.com/valkey-io/valkey/pull/2292

@@ -186,11 +186,6 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
         found = self.reported.get("placement")
         return PlacementAttempt(found["from"], found["to"], datetime.fromisoformat(found["since"])) if found else None
 
-    @property
-    def recovery_token(self) -> str:
-        """Return the token that spec.recovery.confirm must contain to give up lost keys; empty if there is no loss."""
-        return str((self.reported.get("recovery") or {}).get("token") or "")
-
 
 def refused_directives(resource: RedisCluster) -> dict[str, str]:
     """Return the directives of spec.config that the version of the spec refuses, with the reasons.

@@ -16,7 +16,6 @@ from operators.redis.api.engine_versions import ADVICE, NAMES_VALKEY, TAGGED, UN
 from operators.redis.api.engine_versions import FORM as VERSION
 from shared.api.image import FORM as IMAGE
 from shared.api.image import NAME_FORM, is_name, is_reference
-from shared.api.podspec import number_cel
 from shared.api.rules import immutable, reserved_prefix
 from shared.api.spec import Rule
 
@@ -107,7 +106,6 @@ _VOLUMES_CEL = (
     "(has(self.pod[0].volumes.persistentVolumeClaimName) ? ' ' + self.pod[0].volumes.persistentVolumeClaimName : ''))"
 )
 _ELSEWHERE = "Create another RedisCluster, and copy the data."
-_SIZE_CEL = number_cel("self.storage.size")
 
 
 def _volumes(spec: Any) -> str:

@@ -52,16 +52,3 @@ def next_change(shards: Mapping[str, Sequence[str]], locations: Locations) -> Fa
     current = {replica: primary for primary, replicas in shards.items() for replica in replicas}
     pairs = pair(tuple(shards), tuple(current), locations, current)
     return next((Repair(replica, to) for replica, to in pairs.items() if current[replica] != to), None)
-
-
-def after(shards: Mapping[str, Sequence[str]], change: Failover | Repair) -> dict[str, list[str]]:
-    """Return the shards once a change is complete."""
-    result = {primary: list(replicas) for primary, replicas in shards.items()}
-    if isinstance(change, Failover):
-        others = [node for node in result.pop(change.primary) if node != change.replica]
-        return result | {change.replica: [change.primary, *others]}
-    for replicas in result.values():
-        if change.replica in replicas:
-            replicas.remove(change.replica)
-    result[change.primary].append(change.replica)
-    return result

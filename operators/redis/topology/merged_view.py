@@ -318,13 +318,11 @@ class MergedView:
         """Slots without an owner, not even a failed one."""
         return Slots.all() - Slots.union(self.owned.values())
 
-    @cached_property
-    def contested(self) -> Slots:
-        """Slots that several nodes claim; the one with the higher config epoch will keep them."""
-        return Slots.union(slots for _, _, slots in self.disputes())
-
     def disputes(self) -> Iterator[tuple[Seen, Seen, Slots]]:
-        """Yield reachable nodes that claim the same slots: the winner, the other one, and the slots."""
+        """Yield reachable nodes that claim the same slots: the winner, the other one, and the slots.
+
+        The one with the higher config epoch will keep them.
+        """
         claims = [(self.nodes[node_id], slots) for _, node_id, slots in self._claims if node_id in self.cluster]
         reachable = [(seen, slots) for seen, slots in claims if seen.answers]
         if sum(len(slots) for _, slots in reachable) == len(Slots.union(slots for _, slots in reachable)):

@@ -310,7 +310,7 @@ def paused(resource: RedisCluster) -> RedisCluster:
 def allowed(resource: RedisCluster) -> bool:
     """Return whether the user confirmed the loss with the token in the status."""
     given_ = resource.spec.recovery
-    return given_ is not None and given_.confirm == resource.recovery_token
+    return given_ is not None and given_.confirm == (resource.reported.get("recovery") or {}).get("token", "")
 
 
 def require_provenance(resource: RedisCluster, view_of: Observed, move: Move) -> None:

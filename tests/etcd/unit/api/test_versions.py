@@ -127,18 +127,18 @@ def test_following_the_advice_of_refusals_reaches_the_target(running: Version, t
     ("text", "expected"),
     [
         # exclude, serializable, checks, restores with, bumps, hashes
-        ("3.4.13", (False, False, 0, "etcdctl", False, False)),
-        ("3.4.18", (False, False, 0, "etcdctl", False, False)),
-        ("3.4.19", (True, False, 0, "etcdctl", False, False)),
-        ("3.4.27", (True, False, 0, "etcdctl", True, False)),
-        ("3.4.29", (True, True, 0, "etcdctl", True, False)),
-        ("3.5.0", (False, False, 1, "etcdutl", False, False)),
-        ("3.5.2", (True, False, 1, "etcdutl", False, False)),
-        ("3.5.5", (True, True, 2, "etcdutl", False, False)),
-        ("3.5.10", (True, True, 2, "etcdutl", True, True)),
-        ("3.6.0", (True, True, 1, "etcdutl", True, True)),
-        ("3.7.3", (True, True, 1, "etcdutl", True, True)),
-        ("3.9.0", (True, True, 1, "etcdutl", True, True)),
+        ("3.4.13", (False, False, 0, "etcdctl", False)),
+        ("3.4.18", (False, False, 0, "etcdctl", False)),
+        ("3.4.19", (True, False, 0, "etcdctl", False)),
+        ("3.4.27", (True, False, 0, "etcdctl", True)),
+        ("3.4.29", (True, True, 0, "etcdctl", True)),
+        ("3.5.0", (False, False, 1, "etcdutl", False)),
+        ("3.5.2", (True, False, 1, "etcdutl", False)),
+        ("3.5.5", (True, True, 2, "etcdutl", False)),
+        ("3.5.10", (True, True, 2, "etcdutl", True)),
+        ("3.6.0", (True, True, 1, "etcdutl", True)),
+        ("3.7.3", (True, True, 1, "etcdutl", True)),
+        ("3.9.0", (True, True, 1, "etcdutl", True)),
     ],
 )
 def test_features_of_a_version(text: str, expected: tuple[object, ...]) -> None:
@@ -149,7 +149,6 @@ def test_features_of_a_version(text: str, expected: tuple[object, ...]) -> None:
         len(known.corruption_checks),
         known.restores_with,
         known.bumps_revision,
-        known.has_hash_kv,
     )
 
 

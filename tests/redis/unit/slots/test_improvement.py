@@ -10,7 +10,7 @@ from itertools import combinations, product
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operators.redis.slots.improvement import Failover, Repair, after, next_change
+from operators.redis.slots.improvement import Failover, Repair, next_change
 from operators.redis.slots.pairing import pair
 from operators.redis.slots.placement import Location, choose_primaries, complete, replicas_together, tolerated
 
@@ -18,6 +18,19 @@ Shards = Mapping[str, Sequence[str]]
 Cost = tuple[int, ...]
 
 ZONES = {"a": "x", "b": "x", "c": "y", "d": "y", "e": "z"}
+
+
+def after(shards: Mapping[str, Sequence[str]], change: Failover | Repair) -> dict[str, list[str]]:
+    """Return the shards once a change is complete."""
+    result = {primary: list(replicas) for primary, replicas in shards.items()}
+    if isinstance(change, Failover):
+        others = [node for node in result.pop(change.primary) if node != change.replica]
+        return result | {change.replica: [change.primary, *others]}
+    for replicas in result.values():
+        if change.replica in replicas:
+            replicas.remove(change.replica)
+    result[change.primary].append(change.replica)
+    return result
 
 
 @st.composite

@@ -44,7 +44,7 @@ def test_view_of_a_healthy_cluster() -> None:
     assert seen.components == (frozenset(SIX),)
     assert (seen.majority, seen.can_elect) == (2, True)
     for problems in (
-        seen.uncovered, seen.contested, seen.unserved, seen.open, seen.failing, seen.outside,
+        seen.uncovered, list(seen.disputes()), seen.unserved, seen.open, seen.failing, seen.outside,
         seen.refusing, seen.awaiting_election, seen.being_met, seen.unknown_nodes(SIX),
         seen.missing(SIX), seen.misplaced({node: address(node) for node in SIX}),
     ):  # fmt: skip

@@ -131,7 +131,7 @@ def test_higher_epoch_wins_between_two_claims() -> None:
         ("role", (P0,)),
         ("role", (R0,)),
     ]
-    assert seen.contested == THIRDS[P0]
+    assert Slots.union(slots for _, _, slots in seen.disputes()) == THIRDS[P0]
     assert "demo-3 and demo-0 both claim slots 0-5460: demo-3 will keep them, by config epoch (4 against 1)." in (
         seen.settled
     )
@@ -142,7 +142,7 @@ def test_unreachable_node_claims_no_slots_through_stale_tables() -> None:
     reports[R2] = report_of(SIX, R2)
     seen = view(reports)
     assert seen.owned[R0] == THIRDS[P0]
-    assert not seen.contested
+    assert not [*seen.disputes()]
     assert "demo-5 reports demo-0 as the owner of slots 0-5460; the owner is demo-3." in seen.settled
 
 
@@ -151,7 +151,7 @@ def test_smaller_id_wins_between_claims_with_the_same_epoch() -> None:
     truth = {**SIX, NEW: Role(1, Slots.of(7))}
     seen = view(all_reports(truth))
     assert seen.owners[7] == P0
-    assert seen.contested == Slots.of(7)
+    assert Slots.union(slots for _, _, slots in seen.disputes()) == Slots.of(7)
     assert "with the same config epoch (1) the smaller node id wins" in seen.settled
 
 

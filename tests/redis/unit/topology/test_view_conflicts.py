@@ -123,7 +123,7 @@ def test_partition_whose_sides_both_reach_the_operator() -> None:
     reports = {node: report_of(SIX, node, suspected=other) for node in one}
     reports |= {node: report_of(failed_over(SIX, R0), node, failed=one) for node in other}
     seen = view(reports)
-    assert seen.contested == THIRDS[P0]
+    assert Slots.union(slots for _, _, slots in seen.disputes()) == THIRDS[P0]
     assert seen.owned[R0] == THIRDS[P0]
     kinds = {each.kind for each in seen.disagreements}
     assert kinds == {"claims", "absence", "slots", "role", "link"}
