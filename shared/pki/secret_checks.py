@@ -147,8 +147,8 @@ def certificate_of(
 
 @remembered(len)  # a handshake takes 1 ms, and the same few pairs are checked repeatedly
 def _wrong(pair: certs.Pair, authority: str, hosts: tuple[str, ...] | None, *, is_client: bool) -> str:
-    wrong = wrong_with_pair(pair, authority if is_client else "", ignore_validity=True)
-    return wrong or ("" if hosts is None else wrong_with_hosts(pair, authority, hosts, ignore_validity=True))
+    wrong = wrong_with_pair(pair, authority if is_client else "")
+    return wrong or ("" if hosts is None else wrong_with_hosts(pair, authority, hosts))
 
 
 def wrong_with_bundle(authority: str) -> str:
@@ -171,13 +171,14 @@ def wrong_with_bundle(authority: str) -> str:
     return ""
 
 
-def wrong_with_pair(pair: certs.Pair, authority: str = "", *, ignore_validity: bool = False) -> str:
+def wrong_with_pair(pair: certs.Pair, authority: str = "") -> str:
     """Return why a server cannot use a certificate, or cannot be reached with it if it requires client certificates.
+
+    The dates of certificates do not count (shared/pki/validity.py).
 
     Args:
         authority: PEM certificates that verify clients, including the owner of the certificate; empty if the server
             does not request client certificates.
-        ignore_validity: whether the dates of certificates do not count.
 
     Returns:
         The keys of the Secret, the problem and how to fix it; empty if there is no problem.
@@ -195,7 +196,7 @@ def wrong_with_pair(pair: certs.Pair, authority: str = "", *, ignore_validity: b
     except ssl.SSLError as wrong:
         return f"{AUTHORITY_KEY} holds no certificates in PEM form ({wrong.reason}). Provide the CA of the clients."
     serving.verify_mode = ssl.CERT_REQUIRED
-    if why := refusal(serving, connecting, ignore_validity=ignore_validity):
+    if why := refusal(serving, connecting):
         return (
             f"{AUTHORITY_KEY} does not verify {CERTIFICATE_KEY} as a client certificate ({why}), and the operator "
             "and the metrics exporter are clients. Issue it from that CA, for server auth and client auth."
@@ -203,13 +204,12 @@ def wrong_with_pair(pair: certs.Pair, authority: str = "", *, ignore_validity: b
     return ""
 
 
-def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str], *, ignore_validity: bool = False) -> str:
+def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str]) -> str:
     """Return why clients that trust an authority reject a server with one of these names.
 
     Args:
         pair: usable certificate and key.
         hosts: names of the server, all of which are checked.
-        ignore_validity: whether the dates of certificates do not count.
 
     Returns:
         See `wrong_with_pair`.
@@ -219,7 +219,7 @@ def wrong_with_hosts(pair: certs.Pair, authority: str, hosts: Iterable[str], *, 
     except ValueError as wrong:
         return f"{AUTHORITY_KEY}: {wrong}. Provide the CA of {CERTIFICATE_KEY} in PEM format."
     for host in hosts:
-        if why := refusal(certs.server_context(pair), connecting, host, ignore_validity=ignore_validity):
+        if why := refusal(certs.server_context(pair), connecting, host):
             return (
                 f"clients that trust {AUTHORITY_KEY} reject {CERTIFICATE_KEY} for {host} "
                 f"({why.rstrip('.')}). Issue it from that CA, for that name, for server auth."
@@ -253,13 +253,10 @@ def verifying_signatures(pair: certs.Pair, authority: str) -> ssl.SSLContext | N
     return context
 
 
-def refusal(
-    serving: ssl.SSLContext, connecting: ssl.SSLContext, host: str | None = None, *, ignore_validity: bool
-) -> str:
-    """Return why one side rejects the other in a TLS handshake in memory; empty if neither does."""
-    if ignore_validity:
-        serving.verify_flags |= _NO_CHECK_TIME
-        connecting.verify_flags |= _NO_CHECK_TIME
+def refusal(serving: ssl.SSLContext, connecting: ssl.SSLContext, host: str | None = None) -> str:
+    """Return why one side rejects the other in a TLS handshake in memory, whatever the dates; empty if neither."""
+    serving.verify_flags |= _NO_CHECK_TIME
+    connecting.verify_flags |= _NO_CHECK_TIME
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = serving.wrap_bio(to_server, to_client, server_side=True)
     client = connecting.wrap_bio(to_client, to_server, server_hostname=host)

@@ -90,11 +90,11 @@ def _verifies(authority: str, pair: Pair) -> bool:
     try:
         client = certs.client_context(None, authority)
         client.check_hostname = False
-        if not refusal(certs.server_context(pair), client, ignore_validity=True):
+        if not refusal(certs.server_context(pair), client):
             return True
         serving = certs.server_context(pair)
         serving.load_verify_locations(cadata=authority)
         serving.verify_mode = client.verify_mode
-        return not refusal(serving, unverifying(pair), ignore_validity=True)
+        return not refusal(serving, unverifying(pair))
     except ValueError:
         return False

@@ -15,7 +15,6 @@ from shared.pki.certs import Pair
 from shared.pki.secret_checks import UnusableSecret, texts, wrong_with_hosts, wrong_with_pair
 
 NOW = datetime.now(UTC)
-WHENEVER = True
 
 
 @cache
@@ -53,15 +52,11 @@ def test_missing_or_invalid_key_is_named(found: Obj | None, message: str) -> Non
     assert wrong.value.problem.message == message
 
 
-def test_validity_period_is_checked_unless_the_caller_does_so() -> None:
+def test_validity_period_does_not_count() -> None:
     ended, trusted = pair("a.example.com", ended=True), signer("ours").certificate
-    assert "certificate has expired" in wrong_with_pair(ended, trusted)
-    assert wrong_with_pair(ended, trusted, ignore_validity=WHENEVER) == ""
-    assert "certificate has expired" in wrong_with_hosts(ended, trusted, ["a.example.com"])
-    assert wrong_with_hosts(ended, trusted, ["a.example.com"], ignore_validity=WHENEVER) == ""
-    assert "does not verify" in wrong_with_pair(pair("a", by="theirs"), trusted, ignore_validity=WHENEVER), (
-        "everything else is still checked"
-    )
+    assert wrong_with_pair(ended, trusted) == ""
+    assert wrong_with_hosts(ended, trusted, ["a.example.com"]) == ""
+    assert "does not verify" in wrong_with_pair(pair("a", by="theirs"), trusted), "everything else is still checked"
 
 
 def test_server_certificate_must_have_every_name() -> None:
