@@ -8,6 +8,8 @@ that quoted them would change, and be written, every few seconds, and would diff
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
 from typing import NamedTuple
 
 from shared.kubernetes import accessors
@@ -28,40 +30,9 @@ MIN_RESTARTS = 2
 MAX_CAUSE_CHARACTERS = 150
 """Length of a registry's error of an unknown kind."""
 
-_NO_ANSWER = "the registry does not answer"
-
-_IMAGE_WAITS = {
-    "ErrImagePull": "",
-    "ImagePullBackOff": "",
-    "ErrImageNeverPull": "it is not on the node, and imagePullPolicy is Never",
-    "InvalidImageName": "the reference is not valid",
-    "ImageInspectError": "the node cannot inspect it",
-    "RegistryUnavailable": _NO_ANSWER,
-    "SignatureValidationFailed": "its signature is not valid",
-}
-"""Reasons of a container that waits for its image, with the cause; empty if the message has the cause."""
-
-_CAUSES = tuple(
-    (re.compile(pattern, re.IGNORECASE), cause)
-    for pattern, cause in (
-        (r"toomanyrequests|\b429\b", "the registry limits the rate of pulls"),
-        (r"http response to https client", "the registry does not use TLS"),
-        (r"no such host|server misbehaving", "the name of the registry cannot be resolved"),
-        (
-            r"time-?out|deadline exceeded|connection (refused|reset)|unreachable|no route|\b50[0234]\b",
-            _NO_ANSWER,
-        ),
-        (r"\bx509\b|certificate", "the certificate of the registry is not trusted by the node"),
-        (r"no space left", "the node has no space left"),
-        (r"no match(ing manifest)? for ", "it is not built for the platform of the node"),
-        (
-            r"denied|unauthorized|forbidden|authentication required|authorization failed|\b40[13]\b",
-            "the registry denies access, or does not have it; check its name and imagePullSecrets",
-        ),
-        (r"not found|manifest unknown|name unknown|\b404\b", "the registry does not have it"),
-    )
-)
-"""Causes in the errors of container runtimes and registries, the first match counts."""
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_IMAGE_WAITS: dict[str, str] = _TABLE["waits"]
+_CAUSES = {re.compile(pattern, re.IGNORECASE): cause for pattern, cause in _TABLE["causes"].items()}
 
 
 class Problem(NamedTuple):
@@ -127,7 +98,7 @@ def cannot_pull(image: str, reason: str, message: str) -> str:
 
 
 def _cause(error: str) -> str:
-    known = next((cause for pattern, cause in _CAUSES if pattern.search(error)), "")
+    known = next((cause for pattern, cause in _CAUSES.items() if pattern.search(error)), "")
     if known or (error.startswith("Back-off pulling image") and "ErrImagePull" not in error):
         return known
     return re.split(r"""desc = |": """, error)[-1].strip(" :.\"'\n")[:MAX_CAUSE_CHARACTERS]

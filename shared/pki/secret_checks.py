@@ -254,7 +254,7 @@ def verifying_signatures(pair: certs.Pair, authority: str) -> ssl.SSLContext | N
 
 
 def refusal(serving: ssl.SSLContext, connecting: ssl.SSLContext, host: str | None = None) -> str:
-    """Return why one side rejects the other in a TLS handshake in memory, whatever the dates; empty if neither."""
+    """Return why one side rejects the other in a TLS handshake in memory, with any dates; empty if neither does."""
     serving.verify_flags |= _NO_CHECK_TIME
     connecting.verify_flags |= _NO_CHECK_TIME
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()

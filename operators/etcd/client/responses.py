@@ -11,21 +11,12 @@ from __future__ import annotations
 
 import base64
 import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
-from operators.etcd.client.errors import (
-    Denied,
-    EtcdError,
-    NoLeader,
-    NoSpace,
-    NoSuchMember,
-    NotInSync,
-    Refused,
-    Unauthenticated,
-    Unhealthy,
-    Unreachable,
-    Unsupported,
-)
+from operators.etcd.client import errors
+from operators.etcd.client.errors import EtcdError, Refused, Unreachable, Unsupported
 from operators.etcd.client.server import Alarm, EndpointStatus, HashKV, Member, Members, RaftProgress
 from shared.kubernetes.encoding import decode
 
@@ -37,62 +28,22 @@ MAX_MEMBERS, MAX_TEXTS, MAX_TEXT = 100, 100, 1024
 MAX_TOKEN = 16 * 1024
 """Maximum length of a token; one of kind jwt has 1 KiB."""
 
-_MEANINGS: tuple[tuple[str, type[EtcdError]], ...] = (
-    ("unhealthy cluster", Unhealthy),
-    ("not enough started members", Unhealthy),
-    ("in sync with leader", NotInSync),
-    ("member not found", NoSuchMember),
-    ("database space exceeded", NoSpace),
-    ("no leader", NoLeader),
-    ("leader changed", NoLeader),
-    ("request timed out", NoLeader),
-    ("deadline exceeded", NoLeader),
-    ("server stopped", Unreachable),
-    ("supported for learner", Refused),
-    ("not capable", Refused),
-    ("user name is empty", Unauthenticated),
-    ("invalid auth token", Unauthenticated),
-    ("revision of auth store is old", Unauthenticated),
-    ("authentication failed", Denied),
-    ("permission denied", Denied),
-    ("CommonName", Denied),
-)
-"""Meanings of etcd's error messages.
-
-The messages are the same from 3.4 to 3.7. The codes are not: 3.6 returns others than 3.5 for some, and errors without a
-declared code have Unknown.
-
-Source: go.etcd.io/etcd/api/v3/v3rpc/rpctypes/error.go.
-"""
+_MESSAGES = tomllib.loads(Path(__file__).with_name("messages.toml").read_text("utf-8"))
+_MEANINGS: dict[str, type[EtcdError]] = {words: getattr(errors, name) for words, name in _MESSAGES["meanings"].items()}
+"""Errors by a part of etcd's message."""
 
 _UNAVAILABLE = 14
 """gRPC code of the gateway itself; etcd's own messages with this code are in `_MEANINGS`."""
 
 _UNKNOWN_HERE = ("Not Found", "Not Implemented", "404 page not found", "unknown method", "unknown service")
 
-_HINTS = (
-    ("404 page not found", "its JSON gateway is disabled: do not set --enable-grpc-gateway=false"),
-    (
-        "CommonName",
-        "with authentication, its gateway rejects client certificates with a common name: issue one without it",
-    ),
-    ("HTTP request to an HTTPS server", "it requires TLS"),
-    (
-        "tls: bad certificate",
-        "its gateway presents the certificate to itself: issue it for client auth as well (extended key usage)",
-    ),
-    ("user name is empty", "it requires a user and a password"),
-    ("supported for learner", "it is a learner, which answers only requests for its status"),
-)
-"""Advice for some errors, by a part of the message."""
-
 
 def refusal(body: bytes) -> tuple[type[EtcdError], str]:
     """Return the error class and a description for a response whose HTTP status is not 200."""
     text = _error_text(body)
-    hint = next((hint for words, hint in _HINTS if words in text), "")
+    hint = next((hint for words, hint in _MESSAGES["hints"].items() if words in text), "")
     shown = f"{text} ({hint})" if hint else text
-    if known := next((kind for words, kind in _MEANINGS if words in text), None):
+    if known := next((kind for words, kind in _MEANINGS.items() if words in text), None):
         return known, shown
     if any(text.startswith(words) for words in _UNKNOWN_HERE):
         return Unsupported, shown

@@ -334,6 +334,9 @@ accepted.
 RESERVED: tuple[str, ...] = tuple(_FILE.pop("reserved").split())
 """Directives that other fields of the spec or the operator set."""
 
+RESTART = frozenset(_FILE.pop("restart").split())
+"""Directives that a server reads only when it starts."""
+
 
 def _table() -> Mapping[str, tuple[Directive, ...]]:
     """Return the directives in directives.toml, which explains its fields."""

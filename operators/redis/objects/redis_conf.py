@@ -14,7 +14,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from operators.redis.api.directives import NODE_TIMEOUT_MS, RESERVED, Ignored, find, present_name, refusal
+from operators.redis.api.directives import NODE_TIMEOUT_MS, RESERVED, RESTART, Ignored, find, present_name, refusal
 from operators.redis.api.engine_versions import Engine, Version, features
 from operators.redis.api.resource import RedisCluster, refused_directives
 from operators.redis.api.spec import MAX_MEMORY
@@ -41,19 +41,6 @@ NODES = "nodes.conf"
 
 WITHDRAWN = "redis.middleware.hc.cn/withdrawn"
 """Annotation of the ConfigMap: how often a directive was removed. Only a restart restores its default."""
-
-RESTART = frozenset(
-    {
-        *("always-show-logo", "aof-rewrite-cpulist", "aof_rewrite_cpulist", "bgsave-cpulist", "bgsave_cpulist"),
-        *("bio-cpulist", "bio_cpulist", "server-cpulist", "server_cpulist", "cluster-databases", "databases"),
-        *("disable-thp", "enable-debug-command", "enable-module-command", "enable-protected-configs", "hash-seed"),
-        *("io-threads", "io-threads-do-reads", "loadmodule", "lua-enable-deprecated-api", "lua-enable-insecure-api"),
-        *("mptcp", "rdbchecksum", "rdma-completion-vector", "rdma-rx-size", "repl-compression", "repl-mptcp"),
-        *("set-proc-title", "socket-mark-id"),
-        *("syslog-enabled", "syslog-facility", "syslog-ident", "tcp-backlog"),
-    }
-)
-"""Directives that a server reads only when it starts (IMMUTABLE_CONFIG, PROTECTED_CONFIG)."""
 
 BUNDLED_MODULES = "/usr/local/lib/redis/modules/"
 """Directory of the modules in official images of Redis 8, which their ENTRYPOINT loads."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from operators.redis.api.directives import RESERVED, same
+from operators.redis.api.directives import RESERVED, RESTART, same
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import ApplyDirective, Configure, SetPasswords, execute
 from operators.redis.client.connection import connect
@@ -28,7 +28,7 @@ from operators.redis.client.server import REPLICATION_USER, Access
 from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import USERS_MARK
 from operators.redis.objects.pod import pod as pod_template
-from operators.redis.objects.redis_conf import RESTART, USERS_KEY
+from operators.redis.objects.redis_conf import USERS_KEY
 from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import Passwords
 from shared.pki import ca, certs

@@ -11,6 +11,7 @@ import pytest
 
 from operators.redis.api.directives import (
     RESERVED,
+    RESTART,
     TABLE,
     BufferLimits,
     Directive,
@@ -26,7 +27,7 @@ from operators.redis.api.engine_versions import Engine
 from operators.redis.client.errors import Refused
 from operators.redis.client.responses import mapping
 from operators.redis.client.server import Server
-from operators.redis.objects.redis_conf import RESTART, is_live
+from operators.redis.objects.redis_conf import is_live
 from tools.databases import redis_programs
 from tools.databases.redis_servers import Redis
 
