@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from shared.api.policy import PlatformPolicy
@@ -45,15 +45,5 @@ class Settings:
         Args:
             own: values of the fields of a derived class.
         """
-        return cls(
-            options.operator_name,
-            options.image_repository,
-            options.agent_image,
-            options.create_timeout,
-            options.upgrade_timeout,
-            options.certificate_lifetime,
-            options.write_secrets,
-            options.operator_peers,
-            options.policy,
-            **own,
-        )
+        given = {each.name: getattr(options, each.name) for each in fields(Settings) if each.name != "operator"}
+        return cls(options.operator_name, **given, **own)

@@ -91,18 +91,6 @@ Seen = TypeVar("Seen", bound=Served)
 SeenStored = TypeVar("SeenStored", bound=Stored)
 
 
-def _none(_seen: Any) -> frozenset[str]:
-    return frozenset()
-
-
-def _no_users(_seen: Any) -> tuple[tuple[Connection, ConnectionSecret], ...]:
-    return ()
-
-
-def _always(_seen: Any) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database(Generic[Seen]):
     """A table of the differences between databases with clients, and the steps that they share.
@@ -128,10 +116,10 @@ class Database(Generic[Seen]):
     access: Callable[[Seen, Owner], Access]
     connects: Callable[[Seen], Connection]
     secrets: Callable[[Any], Collection[str]]
-    lasting: Callable[[Seen], frozenset[str]] = _none
-    spare: Callable[[Seen], frozenset[str]] = _none
-    of_users: Callable[[Seen], Sequence[tuple[Connection, ConnectionSecret]]] = _no_users
-    publishes: Callable[[Seen], bool] = _always
+    lasting: Callable[[Seen], frozenset[str]] = lambda _: frozenset()
+    spare: Callable[[Seen], frozenset[str]] = lambda _: frozenset()
+    of_users: Callable[[Seen], Sequence[tuple[Connection, ConnectionSecret]]] = lambda _: ()
+    publishes: Callable[[Seen], bool] = lambda _: True
 
     def own(self, seen: Seen) -> Owner:
         """Return the resource as the owner of its objects."""
