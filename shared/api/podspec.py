@@ -22,7 +22,7 @@ from shared.kubernetes import ownership
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 
-_QUANTITY = r"^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"
+_QUANTITY = r"^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?$"
 _MAX_QUANTITY_LENGTH = 32
 _SHARE = r"^(100|[0-9]{1,2})%$"
 
@@ -32,6 +32,8 @@ def _quantity(value: int | str) -> int | str:
         raise ValueError(f"a quantity has at most {_MAX_QUANTITY_LENGTH} characters")
     if parse_quantity(value) < 0:
         raise ValueError("a quantity here cannot be negative")
+    if not re.fullmatch(_QUANTITY, str(value)):
+        raise ValueError("a quantity here has no sign, and an exponent of at most two digits")
     return value
 
 

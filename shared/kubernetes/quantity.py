@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import ROUND_UP, Context, Decimal
 
 _SUFFIXES = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
@@ -13,16 +13,24 @@ _SUFFIXES = {
     "Ei": Decimal(2**60),
 }  # fmt: skip
 
-_FORM = re.compile(r"(?P<number>[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)(?P<suffix>[numkMGTPE]?|[KMGTPE]i)")
+_FORM = re.compile(r"(?P<number>[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d++)?)(?P<suffix>[numkMGTPE]?|[KMGTPE]i)")
+_MAX = Decimal(2**63 - 1)
+_CONTEXT = Context(prec=40, rounding=ROUND_UP, Emax=99, Emin=-99, traps=[])
+"""Numbers beyond the exponents are infinite, or the smallest above zero: an integer of more digits takes seconds."""
 
 
 def parse_quantity(text: str | int | float) -> Decimal:
-    """Return the number of a quantity in its base unit (bytes, cores).
+    """Return the number of a quantity in its base unit (bytes, cores), at most 2^63-1 in magnitude.
+
+    Larger numbers are capped, with any exponent.
 
     Raises:
         ValueError: the text is not a quantity.
+
+    Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
     """
     found = _FORM.fullmatch(str(text))
     if found is None:
-        raise ValueError(f"{text!r} is not a quantity: write a number with a unit such as 500m, 64Mi or 2Gi")
-    return Decimal(found["number"]) * _SUFFIXES[found["suffix"]]
+        raise ValueError(f"{str(text)[:40]!r} is not a quantity: write a number with a unit such as 500m, 64Mi or 2Gi")
+    number = _CONTEXT.multiply(_CONTEXT.create_decimal(found["number"]), _SUFFIXES[found["suffix"]])
+    return max(-_MAX, min(number, _MAX))

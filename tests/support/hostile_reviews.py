@@ -33,6 +33,9 @@ IN_A_BODY = Size(LIMITS.body_bytes, MAX_VALUES)
 TWICE_IN_A_BODY = Size((LIMITS.body_bytes + REST.bytes) // 2, (MAX_VALUES + REST.values) // 2)
 """Size of a bomb's state of which a body has two."""
 
+QUANTITIES = ("1e999999", "1e99999", "1e1000000", "1e99", "1e-1000000", "99999999999999999999999999Ei")
+"""Quantities of a few characters, whose integers may have a million digits."""
+
 KINDS = [kind.admission for operator in operators.installed() for kind in operator.kinds]
 ADMISSIONS = {admission.kind.name: admission for admission in KINDS if admission is not None}
 RESOURCES: dict[str, Resource] = {
@@ -100,6 +103,7 @@ def bombs(limit: Size = MAX_CREATED) -> dict[str, str]:
         "fractions": repeated("1e-400", values=1),
         "exponent": "1e" + "9" * space,
         "digits in text": '"' + "9" * space + '"',
+        **{quantity: f'"{quantity}"' for quantity in QUANTITIES},
         "not a number": "NaN",
         "null": "null",
         "true": "true",
@@ -144,24 +148,34 @@ CHANGES = ("equal items", "named items", "objects by key", "wide text", "object"
 """Bombs that are also sent as the state before a change, alone and with the same one after it."""
 
 
-def paths(schema: Obj, path: FieldPath) -> Iterator[FieldPath]:
-    """Yield the paths of a schema; within lists, those of the first item."""
-    yield path
+def fields(schema: Obj, path: FieldPath) -> Iterator[tuple[FieldPath, Obj]]:
+    """Yield the paths of a schema with their schemas; within lists, those of the first item."""
+    yield path, schema
     for name, inner in schema.get("properties", {}).items():
-        yield from paths(inner, (*path, name))
+        yield from fields(inner, (*path, name))
     if "items" in schema:
-        yield from paths(schema["items"], (*path, 0))
-    if isinstance(schema.get("additionalProperties"), dict):
-        yield from paths(schema["additionalProperties"], (*path, "key"))
+        yield from fields(schema["items"], (*path, 0))
+    inner = schema.get("additionalProperties")
+    if isinstance(inner, dict):
+        for name in ("cpu", "memory") if is_number(inner) else ("key",):
+            yield from fields(inner, (*path, name))
+
+
+def is_number(schema: Obj) -> bool:
+    """Return whether a field is a quantity, or another number that may be text."""
+    return bool(schema.get("x-kubernetes-int-or-string"))
+
+
+@functools.cache
+def fields_of(kind: str) -> dict[FieldPath, Obj]:
+    properties = to_dict(RESOURCES[kind])["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    return {**dict(fields(properties["spec"], ("spec",))), **dict(fields(properties.get("status", {}), ("status",)))}
 
 
 @functools.cache
 def paths_of(kind: str) -> list[FieldPath]:
-    version = to_dict(RESOURCES[kind])["spec"]["versions"][0]
-    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    status = version["schema"]["openAPIV3Schema"]["properties"].get("status", {})
     around = [(), ("metadata",), ("metadata", "name"), ("metadata", "labels"), ("metadata", "annotations"), ("kind",)]
-    return [*paths(spec, ("spec",)), *paths(status, ("status",)), *around]
+    return [*fields_of(kind), *around]
 
 
 def replaced(obj: Any, path: FieldPath, value: Any) -> Any:
@@ -222,6 +236,20 @@ async def _judge(kind: str, at: FieldPath) -> str:
         cost = Cost(max(each.seconds for each in costs), "", max(each.peak_bytes for each in costs))
     assert panics() == before, at
     return f"hostile reviews: {kind} {'.'.join(map(str, at))}: {2 * len(bodies)} bodies, {cost}"
+
+
+async def judge_quantities(kind: str) -> str:
+    """Replace each quantity by hostile ones, as `judge` does, and return what the most costly field takes."""
+    logging.getLogger("shared.api.admission").setLevel(logging.CRITICAL)
+    before, costs = panics(), dict[FieldPath, Cost]()
+    for at in (at for at, schema in fields_of(kind).items() if is_number(schema)):
+        obj = replaced(sample(kind), at, MARK)
+        created = {quantity: body_of(kind, obj, None, f'"{quantity}"') for quantity in QUANTITIES}
+        changed = {f"{quantity}, before": body_of(kind, sample(kind), obj, f'"{quantity}"') for quantity in QUANTITIES}
+        costs[at] = await _judged(created | changed)
+    assert panics() == before
+    most = max(costs.values(), key=lambda cost: cost.seconds)
+    return f"hostile quantities: {kind}: {len(costs)} fields, {most}"
 
 
 async def _judged(bodies: Mapping[str, bytes]) -> Cost:

@@ -115,6 +115,8 @@ REFUSED = (
         "at most 32",
     ),
     Case("a malformed limit", {"resources": {"limits": {"cpu": "1 core"}}}, "should match", "is not a quantity"),
+    Case("a limit of 101 digits", {"resources": {"limits": {"cpu": "1e100"}}}, "should match", "at most two digits"),
+    Case("a signed request", {"resources": {"requests": {"cpu": "+1"}}}, "should match", "no sign"),
     Case("a malformed request", {"resources": {"requests": {"cpu": "much"}}}, "should match", "is not a quantity"),
     Case(
         "too many limits",

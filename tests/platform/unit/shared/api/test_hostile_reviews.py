@@ -24,7 +24,10 @@ from tests.support.hostile_reviews import (
     HANDLERS,
     IN_A_BODY,
     bombs,
+    fields_of,
+    is_number,
     judge,
+    judge_quantities,
     panics,
     paths_of,
     sample,
@@ -58,6 +61,11 @@ def test_no_body_costs_more_than_its_share(kind: str, record_property: Callable[
     costly = [at for number, at in enumerate(COSTLY) if at in known and number % 2 == KINDS.index(kind) % 2]
     for line in alone(judge, kind, [*costly, random.Random(kind).choice(known)]):
         record_property("summary", line)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if any(map(is_number, fields_of(kind).values()))])
+def test_no_quantity_costs_more_than_its_share(kind: str, record_property: Callable[[str, object], None]) -> None:
+    record_property("summary", alone(judge_quantities, kind))
 
 
 @pytest.mark.parametrize(("kind", "share", "first"), PARTS)
