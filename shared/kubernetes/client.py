@@ -54,6 +54,9 @@ Source: plugin/pkg/admission/gc/gc_admission.go and pkg/kubeapiserver/admission/
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Media type of a list of objects without their content; the API server removes spec, status and data."""
 
+TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
+"""Media type of a list as kubectl prints it: in cells of which the first has the name, without namespaces."""
+
 FIRST_PAGE_ITEMS, MAX_PAGE_ITEMS = 32, 250
 """Number of objects in the first page of a list, and largest number in a page."""
 
@@ -110,7 +113,7 @@ class Transport(Protocol):
     """Sends a request to an API server and returns its response.
 
     Raises Unavailable if there is no response, and TooLarge for one that may not be parsed at once
-    (`encoding.parsed_share` above 1). Another response, with any HTTP status, is returned.
+    (`encoding.parsed_share` above 1), or cannot be parsed. Another response, with any HTTP status, is returned.
     """
 
     async def request(self, request: Request) -> Response: ...
@@ -158,8 +161,8 @@ class Kube:
     async def pages(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> AsyncIterator[Obj]:
         """Yield the list object page by page; none costs much, with any objects.
 
-        The size of a page follows what the one before costs. An object that costs too much alone is left out. The
-        caller frees a page (`del`, or its items) before it takes the next one.
+        The size of a page follows what the one before costs. An object that costs too much alone, or that cannot be
+        parsed, is left out. The caller frees a page (`del`, or its items) before it takes the next one.
         """
         limit, after = FIRST_PAGE_ITEMS, ""
         while True:
@@ -170,10 +173,7 @@ class Kube:
                 if limit > 1:
                     limit = max(1, limit // 4)
                     continue
-                page, share = await self._page(kind, namespace, query, accept=METADATA_LIST)  # etcd's limit is 1.5 MiB
-                for item in page["items"]:
-                    leave_out(kind, item["metadata"])
-                page["items"] = []
+                page, share = await self._page_without_content(kind, namespace, query), 0.0
             fitting = int(PAGE_SHARE * len(page["items"]) / share) if share else MAX_PAGE_ITEMS
             limit = max(1, min(4 * limit, fitting, MAX_PAGE_ITEMS))
             after = page["metadata"].get("continue") or ""
@@ -181,6 +181,18 @@ class Kube:
             del page
             if not after:
                 return
+
+    async def _page_without_content(self, kind: Kind, namespace: str | None, query: Obj) -> Obj:
+        """Return a page without its objects, and report them as left out."""
+        try:
+            page, _ = await self._page(kind, namespace, query, accept=METADATA_LIST)
+            found = [item["metadata"] for item in page["items"]]
+        except TooLarge:  # the metadata, too
+            page, _ = await self._page(kind, namespace, query | {"includeObject": "None"}, accept=TABLE)
+            found = [{"name": str(row["cells"][0])} for row in page.get("rows") or ()]
+        for metadata in found:
+            leave_out(kind, metadata)
+        return page | {"items": []}
 
     async def _page(
         self,
@@ -343,7 +355,8 @@ def _has_version(metadata: Obj) -> bool:
 
 
 def _is_list(kind: Kind, found: Any) -> bool:
-    if not isinstance(found, dict) or found.get("kind") not in (f"{kind.name}List", "PartialObjectMetadataList"):
+    kinds = (f"{kind.name}List", "PartialObjectMetadataList", "Table")
+    if not isinstance(found, dict) or found.get("kind") not in kinds:
         return False
     metadata, items = found.get("metadata"), found.get("items") or []
     is_versioned = isinstance(metadata, dict) and _has_version(metadata)
@@ -419,11 +432,12 @@ def _causes(status: Obj) -> list[Obj]:
 
 
 def leave_out(kind: Kind, metadata: Obj) -> None:
-    """Report an object that is not observed, because it costs more than may be parsed at once."""
+    """Report an object that is not observed, because it cannot be parsed, or costs more than may be parsed at once."""
     metrics.OVERSIZED_OBJECTS.labels(kind.name).inc()
     name = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
     log.error(
-        "%s %s is left out as if it did not exist: it has more than %d bytes or %d values. Shorten or delete it.",
+        "%s %s is left out as if it did not exist: it has more than %d bytes, %d values or 1,024 levels, or is not "
+        "text. Shorten or delete it.",
         *(kind, name, MAX_PARSED_BYTES, MAX_PARSED_VALUES),
     )
 

@@ -10,7 +10,7 @@ class KubeError(Exception):
     ├── Unavailable        retry: 429, 5xx, timeout, no connection
     │   ├── NotEvictable   429 on eviction: the disruption budget allows none now; 500: several budgets select the pod
     │   └── Undiscovered   403: an admission plugin does not know the kind of the owner yet
-    ├── TooLarge           an object, or a page of a list, costs too much to be parsed
+    ├── TooLarge           an object, or a page of a list, cannot be parsed, or not at once
     ├── Conflict           409: the observed state is outdated; observe again, then decide
     │   ├── AlreadyExists  409 on creation: the name is taken
     │   └── Terminating    the object of this name is still being deleted
@@ -45,7 +45,7 @@ class Undiscovered(Unavailable):
 
 
 class TooLarge(KubeError):
-    """A response costs more than may be parsed at once (`encoding.parsed_share`); it was not."""
+    """A response costs more than may be parsed at once (`encoding.parsed_share`), or cannot be parsed."""
 
 
 class Conflict(KubeError):

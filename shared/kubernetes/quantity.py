@@ -20,9 +20,7 @@ _CONTEXT = Context(prec=40, rounding=ROUND_UP, Emax=99, Emin=-99, traps=[])
 
 
 def parse_quantity(text: str | int | float) -> Decimal:
-    """Return the number of a quantity in its base unit (bytes, cores), at most 2^63-1 in magnitude.
-
-    Larger numbers are capped, with any exponent.
+    """Return the number of a quantity in its base unit (bytes, cores), capped at 2^63-1 in magnitude.
 
     Raises:
         ValueError: the text is not a quantity.

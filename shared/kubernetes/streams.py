@@ -8,7 +8,7 @@ misses nothing, as with client-go.
 from __future__ import annotations
 
 import contextlib
-import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol
 import orjson
 
 from shared.kubernetes.accessors import resource_version
-from shared.kubernetes.client import Request, Response, error_of, leave_out
-from shared.kubernetes.encoding import MAX_PARSED_VALUES, parsed_share
+from shared.kubernetes.client import MAX_QUOTED, Request, Response, error_of, leave_out
+from shared.kubernetes.encoding import MAX_PARSED_BYTES, MAX_PARSED_VALUES, parsed_share
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import Kind, Obj
 
@@ -25,6 +25,27 @@ ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOO
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 """Media type of objects without their content; the API server removes spec, status and data."""
+
+
+_TEXT = rb'"(?:[^"\\]++|\\.)*+"'
+_LIST = rb'\[(?:[^\]]++|\]++(?!,"\w++":))*+\]++'
+_OTHERS = rb'(?:"(?!(?:name|namespace|resourceVersion)")\w++":(?:%b|[-+.\w]++|\{(?:%b[:,]?)*+\}|%b),)*+' % (
+    _TEXT,
+    _TEXT,
+    _LIST,
+)
+_IDENTITY = re.compile(
+    rb'\{"type":"(?:ADDED|MODIFIED|DELETED)","object":\{(?P<type>(?:"(?:apiVersion|kind)":"[^"\\]*+",){2})"metadata":\{'
+    rb'%b"name":"(?P<name>[^"\\]++)",%b(?:"namespace":"(?P<namespace>[^"\\]++)",)?+%b"resourceVersion":"(?P<version>\d++)"'
+    % (_OTHERS, _OTHERS, _OTHERS)
+)
+"""Begin of the event of an object, up to the last field that identifies it; matching takes little time with any object.
+
+The API server writes apiVersion and kind before metadata, and the metadata of its own types in the order of Go's
+fields, with the version before any list. That of custom resources is sorted. There, lists of texts or of objects come
+first. The objects, in `managedFields` and `ownerReferences`, contain no lists, so that a `]` before a field is the end
+of the whole list.
+"""
 
 
 class Streams(Protocol):
@@ -98,8 +119,7 @@ async def _events(kind: Kind, request: Request, lines: AsyncIterator[bytes]) -> 
 
 def _event(of: Kind, request: Request, line: bytes) -> Event:
     try:
-        is_costly = len(line) > MAX_PARSED_VALUES and parsed_share(line) > 1
-        frame = _without_content(of, line) if is_costly else orjson.loads(line)
+        frame = _frame(of, line)
         kind, obj = str(frame["type"]), dict(frame["object"])
         if kind == ERROR:
             raise error_of(Response(int(obj.get("code") or 500), obj), request)
@@ -111,13 +131,19 @@ def _event(of: Kind, request: Request, line: bytes) -> Event:
     return Event(kind, version, obj)
 
 
-def _without_content(kind: Kind, line: bytes) -> Obj:
-    """Return the event of an object that costs more than may be parsed at once as that of its deletion."""
-    head, metadata, rest = line.decode().partition('"metadata":')  # apiVersion and kind are the only fields before it
-    frame: Obj = orjson.loads(f"{head}{metadata}null}}}}")
-    frame["object"]["metadata"], _ = json.JSONDecoder().raw_decode(rest)
-    leave_out(kind, frame["object"]["metadata"])
-    return frame | {"type": DELETED}
+def _frame(kind: Kind, line: bytes) -> Obj:
+    """Return an event; that of an object that cannot be parsed, or not at once, as that of its deletion."""
+    if len(line) <= MAX_PARSED_VALUES or (len(line) <= MAX_PARSED_BYTES and parsed_share(line) <= 1):
+        with contextlib.suppress(ValueError):  # too many levels, or bytes that are not text
+            frame: Obj = orjson.loads(line)
+            return frame
+    found = _IDENTITY.match(line)
+    if found is None:
+        raise ValueError(f"it cannot be parsed: {line[:MAX_QUOTED]!r}")
+    named = {"name": found["name"], "namespace": found["namespace"] or b"", "resourceVersion": found["version"]}
+    metadata = {key: text.decode() for key, text in named.items()}
+    leave_out(kind, metadata)
+    return {"type": DELETED, "object": orjson.loads(b"{%b}" % found["type"][:-1]) | {"metadata": metadata}}
 
 
 def _is_expected(of: Kind, kind: str, obj: Obj) -> bool:

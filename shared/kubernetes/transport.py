@@ -45,6 +45,10 @@ REQUEST_TIMEOUT_SECONDS = 30.0
 MAX_SILENCE_SECONDS = 150.0
 """Seconds without a byte after which a watch counts as broken: API servers send a bookmark about every minute."""
 
+MAX_LINE_BYTES = 2 * MAX_PARSED_BYTES
+"""Length of a line of a watch above which the rest is dropped. Custom resources, which are named at the end of their
+metadata, have at most 1.5 MiB in etcd."""
+
 _TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
 _STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=MAX_SILENCE_SECONDS)
 
@@ -102,6 +106,9 @@ class HttpTransport:
                 ):
                     text, share = await self._read(answer, request, turn)
                     found = _decode(text)
+                    if answer.status == 200 and text.startswith(b"{") and found.keys() == {"message"}:
+                        # too many levels, or bytes that are no text
+                        raise TooLarge(f"the response cannot be parsed ({request})")
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             metrics.REST_REQUESTS.labels(code="<error>", method=method, host=self._address).inc()
             why = str(error) or type(error).__name__
@@ -225,19 +232,21 @@ def _closed_pool_as_error() -> Iterator[None]:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream, of any length.
+    """Yield the lines of a stream, of any length; of one that is too long to be parsed, the part that names the object.
 
     Raises:
         aiohttp.ClientPayloadError: the stream ends within a line.
     """
-    parts: list[bytes] = []
+    parts, size = list[bytes](), 0
     async for chunk in content.iter_any():
-        first, *others = chunk.split(b"\n")
-        parts.append(first)
-        for part in others:
-            yield b"".join(parts)
-            parts = [part]
-    if any(parts):
+        for number, part in enumerate(chunk.split(b"\n")):
+            if number:
+                yield b"".join(parts)
+                parts, size = [], 0
+            if part and size <= MAX_LINE_BYTES:
+                parts.append(part)
+                size += len(part)
+    if parts:
         raise aiohttp.ClientPayloadError("the stream ends within an event")
 
 

@@ -11,6 +11,7 @@ import http.server
 import json
 import multiprocessing
 import multiprocessing.connection
+import sys
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -41,11 +42,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         end = min(begin + int(query.get("limit") or len(self._texts)), len(self._texts))
         of, items = self._kind, [make() for make in self._texts[begin:end]]
         api_version, name = of.api_version, f"{of.name}List"
+        key = "items"
         if "as=PartialObjectMetadataList" in self.headers["Accept"]:
             api_version, name = "meta.k8s.io/v1", "PartialObjectMetadataList"
-            items = [json.dumps({"metadata": json.loads(text)["metadata"]}).encode() for text in items]
+            items = [_encoded({"metadata": each["metadata"]}) for each in map(_decoded, items)]
+        elif "as=Table" in self.headers["Accept"]:
+            api_version, name, key = "meta.k8s.io/v1", "Table", "rows"
+            assert query["includeObject"] == "None"
+            items = [
+                _encoded({"cells": [each["metadata"]["name"], 0], "object": None}) for each in map(_decoded, items)
+            ]
         metadata = {"resourceVersion": "5"} | ({"continue": str(end)} if end < len(self._texts) else {})
-        head = f'{{"apiVersion":"{api_version}","items":['.encode()  # as of a custom resource: sorted
+        head = f'{{"apiVersion":"{api_version}","{key}":['.encode()  # as of a custom resource: sorted
         tail = f'],"kind":"{name}","metadata":{json.dumps(metadata)}}}'.encode()
         body = head + b",".join(items) + tail
         self.send_response(200)
@@ -56,8 +64,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
+def _encoded(value: object) -> bytes:
+    """Return a value as JSON, in which half a surrogate pair is a byte that is not UTF-8."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogateescape")
+
+
+def _decoded(text: bytes) -> Any:
+    return json.loads(text.decode(errors="surrogateescape"))
+
+
 def _serve(pipe: multiprocessing.connection.Connection, kind: Kind, make: Make, count: int) -> None:
-    encoded = functools.lru_cache(maxsize=None)(lambda number: json.dumps(make(number), separators=(",", ":")).encode())
+    sys.setrecursionlimit(20_000)
+    encoded = functools.lru_cache(maxsize=None)(lambda number: _encoded(make(number)))
     texts = [functools.partial(encoded, number) for number in range(count)]
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Handler, kind, texts)) as server:
         pipe.send(server.server_address[1])
