@@ -24,6 +24,7 @@ from shared.runtime.errors import DatabaseError
 from shared.runtime.field_conflicts import FieldConflicts
 from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Evict, Patch, WriteSecret
 from shared.runtime.steady_clock import SteadyClock
+from shared.runtime.supervisor import end_if_cancelled
 from shared.status import reconciliation_pause
 from shared.status.events import Event, Recorder
 from shared.status.reasons import CERTIFICATE_NOT_MADE, RESTORED
@@ -137,6 +138,7 @@ class Executor:
             except (errors.Conflict, errors.NamespaceTerminating):
                 raise
             except (errors.KubeError, DatabaseError, ownership.ForeignObject) as failure:
+                end_if_cancelled()  # a failure of the clean-up may have replaced the cancellation
                 failed.append((number, failure))
         failed.sort(key=lambda each: isinstance(each[1], errors.NotEvictable))  # waiting for a budget is no problem
         for _, other in failed[1:]:

@@ -51,8 +51,9 @@ from shared.status.events import Recorder
 
 log = logging.getLogger(__name__)
 
-MAX_RECONCILE_SECONDS = 600.0
-"""Seconds after which a running reconcile makes the liveness probe fail: no step takes that long."""
+MAX_RECONCILE_SECONDS = 660.0
+"""Seconds after which a running reconcile makes the liveness probe fail: it was stopped before (`runtime.reconciler`),
+and its clean-up has not ended."""
 
 SHUTDOWN_GRACE_SECONDS = 5.0
 """Seconds allowed at exit for tasks that are cancelled."""

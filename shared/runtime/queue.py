@@ -254,6 +254,11 @@ class Queue:
     def is_open(self) -> bool:
         return not self._closed and not self._suspended
 
+    def age(self, key: Key) -> float:
+        """Return for how many seconds a key has been processed; 0 if it is not."""
+        now = self._clock()
+        return now - self._handled.get(key, now)
+
     def oldest_work(self) -> float:
         """Return the age in seconds of the longest running reconcile."""
         return max(self.ages(), default=0.0)

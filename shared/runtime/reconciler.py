@@ -32,7 +32,7 @@ from shared.runtime.plan import Action, Attempt, Call, Plan, shortest
 from shared.runtime.queue import MAX_RETRY_SECONDS, Queue
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, Loss
 from shared.runtime.steady_clock import ResourceClock, SteadyClock
-from shared.runtime.supervisor import Cancelled, end_if_cancelled
+from shared.runtime.supervisor import Cancelled, end_if_cancelled, time_limit
 from shared.status import conditions, reconciliation_pause
 from shared.status.events import Event, Recorder
 from shared.status.health import Finding, Health
@@ -45,6 +45,7 @@ from shared.status.reasons import (
     INTERNAL_ERROR,
     INVALID_SPEC,
     NOT_OBSERVED,
+    RECONCILE_TIMEOUT,
     REJECTED,
     TERMINATING,
 )
@@ -55,6 +56,12 @@ log = logging.getLogger(__name__)
 
 MAX_CYCLES = 5
 """Maximum number of observe-plan-execute cycles in one reconcile, before other resources continue."""
+
+CYCLES_SECONDS = 30.0
+"""Seconds after which a reconcile begins no further cycle: one call, such as a defragmentation, may take minutes."""
+
+RECONCILE_TIMEOUT_SECONDS = 540.0
+"""Seconds after which a reconcile is stopped. One cycle takes less, unless a server prolongs its responses."""
 
 FAILURES = frozenset({"error", "terminal_error"})
 """Results of a reconcile that failed."""
@@ -193,10 +200,14 @@ class Reconciler:
         Returns:
             Result as counted by controller-runtime: success, requeue_after, error or terminal_error.
         """
+        deadline = time_limit(RECONCILE_TIMEOUT_SECONDS)
         try:
-            return await self._reconcile(key)
+            async with deadline:
+                return await self._reconcile(key)
         except (Exception, Cancelled):  # such as one in the report of another error
             end_if_cancelled()
+            if deadline.expired():
+                return await self._overrun(key)
             log.exception("%s: internal error (a bug in the operator); retrying", key)
             metrics.PANICS.labels(controller=self._controller.name).inc()
             self._queue.retry(key)
@@ -277,7 +288,9 @@ class Reconciler:
                 await self._report(obj, plan.status, plan.verdict, plan.health)
                 self._dependencies.settle(key, _spec(obj))
                 return plan
-        if plan.verdict.done:
+            if is_late := self._queue.age(key) > CYCLES_SECONDS:
+                break
+        if plan.verdict.done and not is_late:
             actions = "; ".join(sorted({_described(action) for action in plan.actions}))
             raise errors.Conflict(f"The spec is met, and yet the operator finds changes to make each time: {actions}.")
         reported = {field: value for field, value in plan.status.items() if field != RECORD}  # it was executed since
@@ -391,7 +404,20 @@ class Reconciler:
         self._queue.forget_failures(key)
         self._failing_since.pop(key, None)
 
+    async def _overrun(self, key: Key) -> str:
+        """Retry a reconcile that was stopped, as after a crash, and report it without observing the servers again."""
+        message = (
+            f"The reconcile was stopped after {RECONCILE_TIMEOUT_SECONDS:.0f} s, because servers answer too slowly. "
+            "The next one continues, with back-off. Check the load of the servers, and the log of the operator."
+        )
+        log.warning("%s: %s: %s", key, RECONCILE_TIMEOUT, message)
+        result = self._retry(key)
+        verdict = Verdict(Progress.WAITING, RECONCILE_TIMEOUT, message, warning=True)
+        await self._report_problem(key, verdict, {}, observes=False)
+        return result
+
     def _retry(self, key: Key, *, at_least: float = 0.0, at_most: float = MAX_RETRY_SECONDS) -> str:
+        end_if_cancelled()  # a failure of the clean-up may have replaced the cancellation
         self._failing_since.setdefault(key, self._clock())
         metrics.RECONCILE_ERRORS.labels(controller=self._controller.name).inc()
         self._queue.retry(key, at_least=at_least, at_most=at_most)
@@ -451,13 +477,13 @@ class Reconciler:
         self._queue.add_after(key, RECHECK_SECONDS)
         return "terminal_error"
 
-    async def _report_problem(self, key: Key, verdict: Verdict, change: Obj) -> None:
-        """Report an error together with the state of what runs, before a repair that is not complete."""
+    async def _report_problem(self, key: Key, verdict: Verdict, change: Obj, *, observes: bool = True) -> None:
+        """Report an error together with the state of what runs (`observes`), before a repair that is not complete."""
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
         if obj is None:
             return
         try:
-            plan = await self._current_plan(obj)
+            plan = await self._current_plan(obj) if observes else None
             reported = (plan.status if plan else accessors.status_of(obj)) | change
             if plan is not None and plan.heals_after is not None:
                 verdict = dataclasses.replace(verdict, message=f"{verdict.message} {plan.verdict.message}")

@@ -26,6 +26,9 @@ CALM_SECONDS = 120.0
 Cancelled = asyncio.CancelledError
 """Raised in a task that is cancelled, and in one that waits for something that is (`end_if_cancelled`)."""
 
+time_limit = asyncio.timeout
+"""Returns a context that is cancelled after some seconds."""
+
 
 class MustEnd(Exception):
     """The process cannot continue: the supervisor does not restart the task, but passes the error on."""

@@ -32,7 +32,10 @@ from shared.observability import tracing
 from shared.pki import verify
 
 REQUEST_TIMEOUT_SECONDS = 5.0
-"""Timeout for one response, and for a connection."""
+"""Timeout for a connection, and for the next bytes of a response."""
+
+EXCHANGE_TIMEOUT_SECONDS = 30.0
+"""Timeout for all responses to commands that are sent at once, beyond what MIGRATE may take."""
 
 _READ_BYTES = 1 << 16
 """Maximum size of one read, in bytes."""
@@ -206,8 +209,9 @@ class ServerConnection:
         return wire
 
     async def _exchange(self, wire: _Wire, commands: Sequence[Command]) -> list[Any]:
-        """Return the responses to commands, each within its timeout after the previous one."""
+        """Return the responses to commands, each within its timeout after the previous one, all within another one."""
         wire.limits.begin(commands)
+        wire.until = asyncio.get_running_loop().time() + EXCHANGE_TIMEOUT_SECONDS + sum(map(_migration, commands))
         async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
             packed = b"".join(hiredis.pack_command(tuple(command)) for command in commands)  # type: ignore[arg-type]
             await wire.send_packed_command(packed, check_health=False)
@@ -277,6 +281,7 @@ class _Wire(Connection):
         )
         self._replies = hiredis.Reader(protocolError=ValueError, replyError=_Wrong, notEnoughData=_PARTIAL)
         self.limits = ReplyLimits()
+        self.until = 0.0  # end of the present exchange, by the clock of the event loop
         self._admitted: asyncio.Semaphore | None = None
         self._tls = {}
         if access.authority:
@@ -292,12 +297,15 @@ class _Wire(Connection):
         Raises:
             ValueError: the data is not a response, or exceeds a limit.
         """
+        clock = asyncio.get_running_loop().time
         while (answer := self._replies.gets()) is _PARTIAL:
             turn = LONG_ANSWERS.get() if self._admitted is None else None
             if turn is not None and self.limits.received >= SHORT_BYTES:
+                began = clock()
                 await turn.acquire()
                 self._admitted, turn = turn, None
-            async with asyncio.timeout(within):
+                self.until += clock() - began
+            async with asyncio.timeout_at(min(clock() + within, self.until)):
                 most_read = _READ_BYTES if turn is None else SHORT_BYTES
                 more = await self._reader.read(most_read) if self._reader else b""
             if not more:
@@ -355,4 +363,9 @@ def _named(command: Command) -> str:
 
 def _timeout(command: Command) -> float:
     """Return the timeout of a command in seconds."""
-    return REQUEST_TIMEOUT_SECONDS + (int(command[5]) / 1000 if command[0] == "MIGRATE" else 0.0)
+    return REQUEST_TIMEOUT_SECONDS + _migration(command)
+
+
+def _migration(command: Command) -> float:
+    """Return the seconds for which a command may move keys."""
+    return int(command[5]) / 1000 if command[0] == "MIGRATE" else 0.0

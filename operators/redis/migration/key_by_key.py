@@ -73,6 +73,9 @@ MAX_TRIES = 3
 MAX_LISTED_ITEMS = 3
 """Maximum number of keys in a message."""
 
+STOP_SECONDS = 90.0
+"""Longest time for which a reconcile that is stopped waits for replies to MIGRATE, which usually take some seconds."""
+
 _LATER = ("CLUSTERDOWN", "LOADING", "TRYAGAIN", "MASTERDOWN", "BUSY ")
 """Replies of a target that is temporarily unavailable."""
 
@@ -317,8 +320,8 @@ class KeyByKeyPath:
     ) -> list[Any]:
         """Send each MIGRATE with its list of remaining keys, and record the keys in doubt.
 
-        If the operator is stopped, its Lease lasts until this has ended: nothing but the replies shows which keys are
-        in doubt.
+        If the reconcile is stopped, it waits for this, and the Lease lasts as long: nothing but the replies shows which
+        keys are in doubt. A server that prolongs them is left as in a crash (`_settle_doubts`).
         """
 
         async def send() -> list[Any]:
@@ -337,8 +340,9 @@ class KeyByKeyPath:
         try:
             return await asyncio.shield(sending)
         except asyncio.CancelledError:
-            with suppress(DatabaseError, KubeError):
-                await sending
+            with suppress(DatabaseError, KubeError, TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await sending
             raise
 
     async def _record_doubts(self, sent: Mapping[int, Mapping[bytes, str]]) -> None:

@@ -1,35 +1,43 @@
-"""Decoding of server responses, split at any byte."""
+"""Decoding of server responses, split at any byte, and how long a server may take for them."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from operators.redis.client.connection import connect
+from operators.redis.client.connection import EXCHANGE_TIMEOUT_SECONDS, REQUEST_TIMEOUT_SECONDS, connect
 from operators.redis.client.errors import Denied, Loading, Refused, Unreachable
-from operators.redis.client.server import Access, Command, Endpoint, Server
+from operators.redis.client.server import Access, Command, Endpoint, Server, few_long_answers
 from tests.support.tls import Authority
+from tests.support.virtual_time import in_virtual_time
 
 OPEN = Access()
 
 
 @asynccontextmanager
-async def server_sending(*pieces: bytes, access: Access = OPEN) -> AsyncIterator[tuple[Server, list[bytes]]]:
-    """Run a server that answers the first request with these pieces; yield a connection and the received requests."""
+async def server_sending(
+    *pieces: bytes, access: Access = OPEN, pause: float = 0.0
+) -> AsyncIterator[tuple[Server, list[bytes]]]:
+    """Run a server that answers the first request with these pieces; yield a connection and the received requests.
+
+    Args:
+        pause: seconds before each piece.
+    """
     received: list[bytes] = []
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         received.append(await reader.read(1000))
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(0)
+        with suppress(ConnectionError):
+            for piece in pieces:
+                await asyncio.sleep(pause)
+                writer.write(piece)
+                await writer.drain()
         writer.close()
 
     async with await asyncio.start_server(talk, "127.0.0.1") as listening:
@@ -116,3 +124,44 @@ async def test_commands_are_encoded_as_arrays_of_bulk_strings() -> None:
     async with server_sending(b"+OK\r\n+OK\r\n") as (server, received):
         await server.pipe([("SET", b"\xff", 1), ("ECHO", "ä")])
     assert received == [b"*3\r\n$3\r\nSET\r\n$1\r\n\xff\r\n$1\r\n1\r\n*2\r\n$4\r\nECHO\r\n$2\r\n\xc3\xa4\r\n"]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "commands"),
+    [((b"*1000\r\n", *[b":1\r\n"] * 1000), 1), ((b"$1000\r\n", *[b"x"] * 1000), 1), ((b"+OK\r\n",) * 700, 700)],
+    ids=["an array item by item", "a bulk string byte by byte", "many responses one by one"],
+)
+def test_server_cannot_prolong_an_exchange(pieces: tuple[bytes, ...], commands: int) -> None:
+    @in_virtual_time
+    async def exchange_slowly() -> float:
+        clock = asyncio.get_running_loop().time
+        async with server_sending(*pieces, pause=REQUEST_TIMEOUT_SECONDS - 0.1) as (server, _):
+            with pytest.raises(Unreachable, match="did not respond to PING in time"):
+                await server.pipe([("PING",)] * commands)
+            return clock()
+
+    assert exchange_slowly() <= EXCHANGE_TIMEOUT_SECONDS + REQUEST_TIMEOUT_SECONDS
+
+
+@in_virtual_time
+async def test_keys_that_move_slowly_have_the_time_that_migrate_allows_them() -> None:
+    migrate: Command = ("MIGRATE", "10.0.0.2", 6379, b"", 0, 40_000)
+    async with server_sending(b"+OK\r\n+OK\r\n", b"+OK\r\n", pause=44.0) as (server, _):
+        assert await server.pipe([migrate] * 3) == ["OK"] * 3
+
+
+@in_virtual_time
+async def test_wait_for_other_servers_does_not_shorten_an_exchange() -> None:
+    """Only some servers of a cluster send long answers at once (`few_long_answers`)."""
+    answer = b"$10000\r\n", b"x" * 10_000 + b"\r\n"
+    async with AsyncExitStack() as stack:
+        servers = [(await stack.enter_async_context(server_sending(*answer, pause=4.0)))[0] for _ in range(40)]
+
+        async def read(server: Server) -> str:
+            found: str = await server.execute("INFO")
+            await server.aclose()
+            return found
+
+        with few_long_answers():
+            reading = [asyncio.create_task(read(server)) for server in servers]
+        assert {len(found) for found in await asyncio.gather(*reading)} == {10_000}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +23,11 @@ from operators.redis.migration.commands import MoveSlots
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from shared.kubernetes.kinds import Obj
+from shared.runtime.process import MAX_RECONCILE_SECONDS
+from shared.runtime.reconciler import RECONCILE_TIMEOUT_SECONDS
 from tests.redis.simulation.node import slot_of
 from tests.redis.unit.migration.test_key_by_key import KEY, OTHER, SLOT, Bed
+from tests.support.virtual_time import in_virtual_time
 
 SLOTS = Slots.of(SLOT)
 
@@ -187,6 +191,25 @@ async def test_deleted_key_stays_deleted_although_the_operator_is_stopped_during
     assert bed.owns(bed.target)
     assert KEY not in bed.keys(bed.target), "a deleted key is back"
     assert OTHER in bed.keys(bed.target)
+
+
+@in_virtual_time
+async def test_reconcile_that_is_stopped_does_not_wait_for_a_source_that_never_answers_migrate() -> None:
+    bed = await Bed.begin(replicas="")
+
+    class Hung(_Slow):
+        async def pipe(self, commands: Sequence[Command]) -> list[Any]:
+            if any(command[0] == "MIGRATE" for command in commands):
+                self.stop()
+                await asyncio.sleep(math.inf)
+            return await self.server.pipe(commands)
+
+    def connect(endpoint: Endpoint, access: Access) -> Server:
+        return Hung(bed.lab.redis.connect(endpoint, access), lambda: running.cancel())
+
+    running = asyncio.create_task(Operator(bed, None).move(connect))
+    await asyncio.wait([running], timeout=MAX_RECONCILE_SECONDS - RECONCILE_TIMEOUT_SECONDS)
+    assert running.cancelled()
 
 
 async def test_keys_of_all_slots_of_a_batch_are_recorded_before_the_first_copy_is_removed(

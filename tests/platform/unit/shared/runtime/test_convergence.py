@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -11,12 +13,13 @@ from prometheus_client import REGISTRY
 from shared.kubernetes import accessors, managed_fields
 from shared.kubernetes.client import Kube, Request, Response, error_of
 from shared.kubernetes.errors import Forbidden, Invalid, Unavailable, Undiscovered
-from shared.kubernetes.kinds import DEPLOYMENT, EVENT, SERVICE, Kind, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, EVENT, SERVICE, Key, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.field_conflicts import IMMEDIATE_RESTORATIONS, MAX_DELAY, MEMORY
 from shared.runtime.plan import Action, Apply, Plan
+from shared.runtime.process import MAX_RECONCILE_SECONDS
 from shared.runtime.reconciler import (
     DISCOVERY_RETRY_SECONDS,
     MAX_CONFLICT_SECONDS,
@@ -32,6 +35,7 @@ from shared.status.reconciliation_pause import PAUSE
 from shared.status.verdict import Verdict
 from tests.harness.api_server.kinds import NAMESPACE as NAMESPACE_KIND
 from tests.harness.harness import NAMESPACE, NOW, Harness
+from tests.support.virtual_time import in_virtual_time
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
 OPERATOR = "box-operator"
@@ -51,6 +55,8 @@ class Boxes:
         replicas: replicas of each plan; the last one stays.
         bug: error of each plan; None for none.
         health: health in each plan.
+        answers_after: seconds that the servers take for each answer.
+        cleans_up: whether an interrupted observation fails with another error than the cancellation.
     """
 
     now: datetime = NOW
@@ -58,12 +64,20 @@ class Boxes:
     replicas: list[int] = field(default_factory=lambda: [1])
     bug: Exception | None = None
     health: Health | None = None
+    answers_after: float = 0.0
+    cleans_up: bool = False
 
     @property
     def controller(self) -> Controller[Obj, Obj]:
         return Controller(OPERATOR, BOX, (SERVICE, DEPLOYMENT), lambda obj: obj, self._observe, self._plan)
 
     async def _observe(self, resource: Obj, _: Cache, __: Kube) -> Obj:
+        try:
+            await asyncio.sleep(self.answers_after)
+        except asyncio.CancelledError:
+            if self.cleans_up:
+                raise Unavailable("a connection is broken") from None
+            raise
         return resource
 
     def _plan(self, resource: Obj, _: Obj, __: datetime) -> Plan:
@@ -317,6 +331,51 @@ class TestNoConvergence:
             assert await lab.again(MAX_CONFLICT_SECONDS) == ["error"]
         assert (lab.ready()["status"], lab.ready()["reason"]) == ("False", "Conflict")
         assert "Apply Deployment a" in lab.ready()["message"]
+
+
+class TestDeadline:
+    """A reconcile ends in time, however slowly the servers of its resource answer."""
+
+    @pytest.mark.parametrize("cleans_up", [False, True])
+    def test_reconcile_that_servers_prolong_is_stopped_and_reported(self, *, cleans_up: bool) -> None:
+        @in_virtual_time
+        async def prolong() -> None:
+            lab = Lab()
+            await lab.harness.run()
+            lab.boxes.answers_after, lab.boxes.cleans_up = math.inf, cleans_up
+            async with asyncio.timeout(MAX_RECONCILE_SECONDS):  # older ones fail the liveness probe
+                assert await lab.again() == ["error"]
+            ready = lab.ready()
+            assert (ready["status"], ready["reason"]) == ("False", "ReconcileTimeout")
+            assert "servers answer too slowly" in ready["message"]
+            assert lab.harness.queue.failures(Key(NAMESPACE, "a")) == 1
+            lab.boxes.answers_after = 0.0
+            assert await lab.again() == ["success"]
+            assert lab.ready()["reason"] == "Ready"
+
+        prolong()
+
+    def test_slow_changes_are_made_in_several_reconciles(self) -> None:
+        """Each defragmentation of a member of etcd may take minutes."""
+
+        @in_virtual_time
+        async def change() -> list[float]:
+            lab = Lab()
+            await lab.harness.run()
+            lab.boxes.replicas = [2, 3, 4, 5]
+            lab.boxes.answers_after = 250.0
+            key, clock, took = Key(NAMESPACE, "a"), asyncio.get_running_loop().time, []
+            lab.harness.queue.add(key)
+            while len(lab.harness.queue):
+                began = clock()
+                assert await lab.harness.queue.get() == key
+                assert await lab.harness.reconciler.reconcile(key) == "success"
+                lab.harness.queue.done(key)
+                took.append(clock() - began)
+            assert lab.get(DEPLOYMENT)["spec"]["replicas"] == 5
+            return took
+
+        assert change() == [250.0] * 5
 
 
 @pytest.mark.parametrize(
