@@ -23,7 +23,7 @@ from operators.redis.api.spec import MAX_REPLICAS
 from operators.redis.api.status import RecordedNode, recorded_node
 from operators.redis.client.errors import Denied, RedisError, Unreachable
 from operators.redis.client.node_inspection import count_strays, report_of, request_report
-from operators.redis.client.responses import NodeReport
+from operators.redis.client.responses import Entries, NodeReport
 from operators.redis.client.server import Connect, few_long_answers
 from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import CLAIM_UID
@@ -233,12 +233,12 @@ def _disk(resource: RedisCluster, holder: Obj) -> str:
 async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
     """Inspect all nodes in parallel."""
     addressable = [instance for instance in seen.instances if instance.pod and instance.pod.address]
-    turn = asyncio.Lock()
+    turn, entries = asyncio.Lock(), Entries(len(seen.instances))
     settings = redis_conf.names(resource, seen.config.text, seen.config_map)
     users = _spec_users(resource, seen)
     with few_long_answers():
         answers = await asyncio.gather(
-            *(_inspect(connect, resource, seen, instance, settings, users, turn) for instance in addressable)
+            *(_inspect(connect, resource, seen, instance, settings, users, turn, entries) for instance in addressable)
         )
         reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
         instances = tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
@@ -289,6 +289,7 @@ async def _inspect(
     settings: Collection[str],
     users: Collection[str],
     turn: asyncio.Lock,
+    entries: Entries,
 ) -> NodeReport | RedisError:
     """Return the report of one node, or why there is none."""
     server = connect(endpoint(resource, instance), seen.secrets.access)
@@ -296,7 +297,7 @@ async def _inspect(
         found = await request_report(server, settings, users)
         async with turn:  # responses that arrive together are parsed one in each turn of the event loop
             await asyncio.sleep(0)
-            report = report_of(found, users)
+            report = report_of(found, users, entries)
         return await count_strays(server, report, _suspected(resource, instance, report.id))
     except RedisError as error:
         error.__context__ = None  # with the traceback, it would keep what has arrived

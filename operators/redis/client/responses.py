@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from functools import cached_property, lru_cache
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -24,11 +25,14 @@ MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 MAX_INFO_BYTES = 128 * 1024
 """Maximum size of INFO; that of a server with modules and 100 replicas has 20 KiB."""
 
-MAX_NODES = 2_000
-"""Maximum number of nodes that a server knows; clusters have at most 1,000."""
+MAX_NODES, MAX_OTHERS = 500, 500
+"""Maximum number of nodes of a cluster (`api.spec`), and of others that they may know, such as those of another one."""
 
 MAX_WORD_BYTES, MAX_VALUE_BYTES = 128, 16 * 1024
 """Maximum size of a version or an id, and of the value of a directive."""
+
+MAX_VALUES = 64
+"""Maximum number of values and passwords in a report, beyond four for each directive and user that was queried."""
 
 _REMEMBERED_BYTES = 1024
 """Maximum size of a line that is remembered."""
@@ -275,6 +279,39 @@ class NodeReport(Facts):
         return tuple(unreached) if len(voters) - len(unreached) <= len(voters) // 2 else ()
 
 
+class Entries:
+    """Entries of the reports of one observation. Equal ones are one object: n nodes report n², nearly all alike.
+
+    The others are bounded together: the author of a resource chooses the image of all its servers. One server may use
+    half of them, so that what answers at the address of a former node hides no other node.
+
+    Args:
+        nodes: number of nodes of the cluster.
+    """
+
+    def __init__(self, nodes: int = MAX_NODES) -> None:
+        self.most_of_one = MAX_OTHERS + 2 * nodes  # outdated entries differ from current ones
+        self._left, self._slots_left = 2 * self.most_of_one, 4 * SLOTS
+        self._known: dict[tuple[str, ...], Node] = {}
+
+    def parse(self, node_id: str, instance: str, flags: str, primary: str, rest: str) -> Node:
+        """Return the entry of a line of CLUSTER NODES, without the times of ping and pong.
+
+        Raises:
+            ValueError: the servers together report more different entries than those of a cluster.
+        """
+        line = node_id, instance, flags, primary, rest
+        if (known := self._known.get(line)) is not None:
+            return known
+        self._left -= 1
+        self._slots_left -= rest.count(" ") - 1
+        if min(self._left, self._slots_left) < 0:
+            raise ValueError(f"more than {2 * self.most_of_one:,} different entries, or {4 * SLOTS:,} ranges of slots")
+        is_short = sum(map(len, line)) <= _REMEMBERED_BYTES
+        found = self._known[line] = (_node if is_short else _parsed)(*line)
+        return found
+
+
 def own_followers(report: NodeReport, followers: Iterable[Follower]) -> tuple[Follower, ...]:
     """Return the followers that are members of the cluster and replicate the node, by its CLUSTER NODES.
 
@@ -297,6 +334,7 @@ def report_of(
     *,
     settings: Sequence[Sequence[str]] = (),
     users: Mapping[str, Sequence[Any] | None] = MappingProxyType({}),
+    entries: Entries | None = None,
 ) -> NodeReport:
     """Parse the responses to INFO, DBSIZE, CLUSTER INFO, CLUSTER NODES, CONFIG GET masterauth and ACL GETUSER default.
 
@@ -305,8 +343,9 @@ def report_of(
         replication: response to ACL GETUSER replication; None if there is no such user.
         settings: responses to further CONFIG GET.
         users: responses to further ACL GETUSER, by name.
+        entries: entries of the other reports of the observation, if there are any.
     """
-    facts, parsed, state = parse_facts(information), parse_nodes(nodes), fields(cluster)
+    facts, parsed, state = parse_facts(information), parse_nodes(nodes, entries), fields(cluster)
     (me,) = (node for node in parsed if node.is_me)
     report = NodeReport(
         me.id,
@@ -325,6 +364,11 @@ def report_of(
         users={name: AclUser.of(answer) for name, answer in users.items() if answer},
         **{each.name: getattr(facts, each.name) for each in fields_of(Facts)},
     )
+    passwords = chain(report.takes, report.admits, *(each.passwords for each in report.users.values()))
+    values = [*report.settings, *report.settings.values(), *passwords]
+    if len(values) > MAX_VALUES + 4 * (len(settings) + len(users)):
+        raise ValueError(f"{len(values):,} values of directives, and passwords")
+    _short("".join(values), MAX_VALUE_BYTES + MAX_WORD_BYTES * len(values))
     report.me, report.by_id, report.handshakes  # noqa: B018 - cached here, node by node, not all at once in the plan
     return report
 
@@ -349,23 +393,25 @@ def mapping(answer: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(answer[::2], answer[1::2], strict=True))
 
 
-def parse_nodes(text: str) -> tuple[Node, ...]:
-    """Parse CLUSTER NODES, in its order. Equal lines give the same object: n nodes report n² lines, nearly all alike.
+def parse_nodes(text: str, entries: Entries | None = None) -> tuple[Node, ...]:
+    """Parse CLUSTER NODES, in its order.
 
     Fields of a line: id, address, flags, primary, times of the last ping and pong, epoch, link, slots.
+
+    Args:
+        entries: entries of the other reports of the observation, if there are any.
 
     Raises:
         ValueError: there are more nodes, or more ranges of slots, than a cluster can have.
     """
-    count = text.count("\n") + 1
-    if count > MAX_NODES + 1 or text.count(" ") > 16 * count + 2 * SLOTS:
-        raise ValueError(f"{count:,} nodes with {text.count(' '):,} words")
+    count, entries = text.count("\n") + 1, entries or Entries()
+    if count > entries.most_of_one + 1 or text.count(" ") > 16 * count + 2 * SLOTS:
+        raise ValueError(f"{count:,} nodes with {text.count(' '):,} words are more than a cluster has")
     found = []
     for line in text.splitlines():
         if line:
             node_id, instance, flags, primary, _, _, rest = line.split(" ", 6)
-            parse = _node if len(line) <= _REMEMBERED_BYTES else _parsed
-            found.append(parse(_short(node_id), instance, flags, primary, rest))
+            found.append(entries.parse(_short(node_id), instance, flags, primary, rest))
     return tuple(found)
 
 

@@ -357,32 +357,28 @@ def _merged(reports: Mapping[str, NodeReport]) -> Mapping[str, tuple[Entry, ...]
     """Return what other nodes report about each node, equal entries merged; nodes in a handshake are omitted.
 
     In a healthy cluster of n nodes, nearly all of the n² entries are alike, and equal lines are the same object
-    (`responses.parse_nodes`). So whole tables are compared, in C, and those that are alike are read once.
+    (`responses.Entries`). So whole tables are compared, in C, and those that are alike are read once.
     """
-    found: dict[str, dict[int, Entry]] = {node_id: {} for node_id in reports}
-
-    def add(node_id: str, node: Node, reporters: frozenset[str]) -> None:
-        if node.handshake or not reporters:
-            return
-        entries = found.setdefault(node_id, {})
-        known = entries.get(id(node))
-        entries[id(node)] = Entry(node, known.reporters | reporters if known else reporters)
-
+    found: dict[int, tuple[Node, set[str]]] = {}
     tables = {reporter: reports[reporter].by_id for reporter in sorted(reports)}
     for turn in count():
         if not tables:
             break
         first = next(iter(tables))
         alike = _alike(first, tables) if turn < MAX_COMPARISONS else frozenset([first])
-        for node_id, node in tables[first].items():
-            if node_id != first:
-                add(node_id, node, alike - {node_id})
+        for node in tables[first].values():
+            reporters = found.setdefault(id(node), (node, set()))[1]
+            reporters |= alike if node.id != first else {first}
         for reporter in alike - {first}:
             if about_first := tables[reporter].get(first):
-                add(first, about_first, frozenset([reporter]))
+                found.setdefault(id(about_first), (about_first, set()))[1].add(reporter)
         for reporter in alike:
             del tables[reporter]
-    return {node_id: tuple(entries.values()) for node_id, entries in found.items()}
+    merged: dict[str, tuple[Entry, ...]] = dict.fromkeys(reports, ())
+    for node, reporters in found.values():
+        if (others := frozenset(reporters - {node.id})) and not node.handshake:
+            merged[node.id] = (*merged.get(node.id, ()), Entry(node, others))
+    return merged
 
 
 def _alike(first: str, tables: Mapping[str, Mapping[str, Node]]) -> frozenset[str]:

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import gzip
 import inspect
+import itertools
 import re
 import socket
 import threading
@@ -49,13 +50,15 @@ MIB = 1024 * 1024
 
 
 @contextlib.contextmanager
-def answering(reply: bytes, times: int = 1, servers: int = 1) -> Iterator[int]:
+def answering(reply: bytes | Callable[[int], bytes], times: int = 1, servers: int = 1) -> Iterator[int]:
     """Serve a reply to each connection after its first bytes; yield the port.
 
     Args:
+        reply: the reply, or what returns that to a connection, by the number of connections before.
         servers: number of connections at once, each of which is served by a thread.
     """
     listening = socket.create_server(("127.0.0.1", 0), backlog=servers)
+    numbers = itertools.count()
 
     def serve() -> None:
         while True:
@@ -66,8 +69,9 @@ def answering(reply: bytes, times: int = 1, servers: int = 1) -> Iterator[int]:
             connection.settimeout(10)
             with contextlib.suppress(OSError), connection:
                 connection.recv(65_536)
+                sent = reply if isinstance(reply, bytes) else reply(next(numbers))
                 for _ in range(times):
-                    connection.sendall(reply)
+                    connection.sendall(sent)
 
     threads = [threading.Thread(target=serve, daemon=True) for _ in range(servers)]
     for thread in threads:
@@ -172,7 +176,7 @@ def bulk(text: bytes) -> bytes:
 
 INFO = (
     b"redis_version:8.0.2\r\nrun_id:a\r\nrole:master\r\nused_memory:1\r\nmaxmemory:0\r\nloading:0\r\n"
-    b"master_repl_offset:1\r\n"
+    b"master_repl_offset:1\r\nserver_time_usec:99000000\r\nuptime_in_seconds:98\r\n"
 )
 STATE = b"cluster_state:ok\r\ncluster_current_epoch:1\r\n"
 ME = b"%s 10.0.0.1:6379@16379 myself,master - 0 0 1 connected" % (b"a" * 40)
@@ -193,7 +197,7 @@ REST = (
 
 
 def report(*, info: bytes = INFO, nodes: bytes = ME + b"\n", rest: bytes = REST) -> bytes:
-    return bulk(info) + bulk(STATE) + bulk(nodes) + rest + b"*2\r\n" + bulk(b"maxmemory") + bulk(b"0")
+    return bulk(info) + b":0\r\n" + bulk(STATE) + bulk(nodes) + rest + b"*2\r\n" + bulk(b"maxmemory") + bulk(b"0")
 
 
 def members(count: int) -> bytes:
@@ -340,10 +344,43 @@ async def test_hostile_reply_is_an_error_of_the_server_and_costs_little(operator
 
 
 SERVERS_AT_ONCE = 60
-LARGE: Mapping[str, bytes] = {
+
+
+def knowing(line: bytes, count: int = 1_999, same: int = 0) -> Callable[[int], bytes]:
+    """Return the replies of servers of which each knows a number of others, and some that all of them know."""
+
+    def reply(number: int) -> bytes:
+        others = [*range(same), *range(10_000 * (number + 1), 10_000 * (number + 1) + count)]
+        me = ME.replace(b"a" * 40, b"f%039x" % number)
+        return complete(nodes=me + b"\n" + b"".join(line % other for other in others))
+
+    return reply
+
+
+def opened(number: int) -> bytes:
+    return complete(nodes=ME.replace(b"a" * 40, b"f%039x" % number) + b" [%d->-a]" * 16_384 % (*range(16_384),))
+
+
+def complete(rest: bytes = REST, settings: bytes = b"", nodes: bytes = ME + b"\n") -> bytes:
+    """Return the whole reply to an inspection."""
+    pair = b"*2\r\n" + bulk(b"maxmemory") + bulk(b"0")
+    return bulk(INFO) + b":0\r\n" + bulk(STATE) + bulk(nodes) + rest + (settings or pair) + pair * 7
+
+
+FAILED = b"%040x 10.0.0.1:6379@16379 master,fail - 0 9000 1 connected\n"
+PASSWORDS = b"".join(bulk(b"%d" % number) for number in range(15_000))
+LARGE: Mapping[str, bytes | Callable[[int], bytes]] = {
     "long answers": bulk(b"x" * 400_000) * 9,
     "long answer of each": report(info=INFO + b"x" * 400_000),
     "answer of many items of each": b"*16000\r\n" + b"+a\r\n" * 16_000,
+    "2,000 other nodes of each": knowing(b"%040x 10.0.0.1:6379@16379 master - 0 0 1 connected\n"),
+    "2,000 other nodes of each, with slots": knowing(b"%040x 10.0.0.1:6379@16379 master - 0 0 1 connected 16383\n"),
+    "2,000 other nodes of each, which failed": knowing(FAILED),
+    "600 other nodes of each": knowing(b"%040x 10.0.0.1:6379@16379 master - 0 0 1 connected 16383\n", 600),
+    "600 equal nodes and another one of each": knowing(FAILED, 1, 600),
+    "16,384 open slots of each": opened,
+    "many settings of each": complete(settings=b"*15000\r\n" + PASSWORDS),
+    "many passwords of each": complete(REST.replace(b"passwords\r\n*0\r\n", b"passwords\r\n*15000\r\n" + PASSWORDS)),
 }
 
 
@@ -356,13 +393,17 @@ async def test_hostile_replies_of_many_servers_at_once_cost_little(name: str) ->
         for number in range(SERVERS_AT_ONCE)
     }
     instances = tuple(Instance(number, f"demo-{number}", pod=Pod.of(pod), pod_obj=pod) for number, pod in pods.items())
-    with answering(LARGE[name], servers=SERVERS_AT_ONCE) as port:
+    reply = LARGE[name]
+    replies = [reply if isinstance(reply, bytes) else reply(number) for number in range(SERVERS_AT_ONCE)]
+    with answering(replies.__getitem__, servers=SERVERS_AT_ONCE) as port:
 
         def connect(endpoint: Node, access: RedisAccess) -> Server:
             return redis.connect(dataclasses.replace(endpoint, port=port), access)
 
         async with cost.bounded():
             seen = await _inspect_all(connect, resource, Observed(instances=instances))
+            await asyncio.sleep(0)
+            assert seen.view.settled is not None
         await asyncio.sleep(0.01)
     assert all(instance.report or instance.error for instance in seen.instances)
 

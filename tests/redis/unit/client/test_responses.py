@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from operators.redis.client import responses
-from operators.redis.client.responses import Follower, Node, NodeReport, parse_facts, parse_nodes, report_of
+from operators.redis.client.responses import Entries, Follower, Node, NodeReport, parse_facts, parse_nodes, report_of
 from operators.redis.slots.hash_slots import Slots
 
 ONE, TWO, THREE = (letter * 40 for letter in "abc")
@@ -216,3 +216,26 @@ def test_report_keeps_only_digests_of_passwords() -> None:
 def test_malformed_response_is_an_error(information: str, cluster: str, nodes: str) -> None:
     with pytest.raises(responses.MALFORMED):
         report_of(information, 3, cluster, nodes, GIVEN, USER)
+
+
+def table(*ids: int, me: int = 0, epoch: int = 1) -> str:
+    """Return CLUSTER NODES of a node that knows others."""
+    line = "{:040x} 10.0.0.1:6379@16379 {} - 0 0 {} connected"
+    return "\n".join(line.format(each, "myself,master" if each == me else "master", epoch) for each in ids)
+
+
+def test_reports_of_500_nodes_fit_while_half_of_them_are_outdated() -> None:
+    entries, nodes = Entries(500), range(500)
+    reports = [parse_nodes(table(*nodes, me=me, epoch=me % 2), entries) for me in nodes]
+    assert {len(report) for report in reports} == {500}
+    assert len({id(node) for report in reports for node in report}) == 4 * 250 + 500, "equal entries are one object"
+
+
+def test_server_that_knows_many_nodes_hides_no_other_server() -> None:
+    """Another process may answer at the address of a former node."""
+    entries = Entries(6)
+    parse_nodes(table(*range(1_000, 1_500)), entries)
+    with pytest.raises(ValueError, match="more than a cluster has"):
+        parse_nodes(table(*range(2_000, 3_000)), entries)
+    for me in range(6):
+        assert len(parse_nodes(table(*range(6), me=me), entries)) == 6
