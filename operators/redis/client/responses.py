@@ -240,6 +240,11 @@ class NodeReport(Facts):
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     users: Mapping[str, AclUser] = field(default_factory=dict)
 
+    @property
+    def writes_files(self) -> bool:
+        """Whether the process writes its data to its volume: to an append-only file, or to snapshots when it stops."""
+        return self.settings.get("appendonly") == "yes" or self.settings.get("save", "") != ""
+
     @cached_property
     def me(self) -> Node:
         """Entry of the node about itself."""

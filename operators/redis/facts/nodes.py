@@ -14,6 +14,7 @@ from operators.redis.facts.detached import DetachedNode, detached_nodes
 from operators.redis.facts.lifecycles import NodeState
 from operators.redis.facts.slot_service import SlotService, slot_service
 from operators.redis.objects.pod import is_started_afresh
+from operators.redis.objects.redis_conf import writes_files
 from operators.redis.settings import Settings
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.placement import Location
@@ -121,14 +122,25 @@ class NodeFacts(Observed, View[RedisCluster, Settings]):
     def found_empty(self, instance: Instance) -> bool:
         """Return whether a node found nothing on the volume that has the data of the recorded one.
 
-        The disk may not be mounted. Without persistence, each process starts like that.
+        The disk may not be mounted. Without persistence, each process starts like that: while that is being switched
+        off, also the first one, whose volume has the data.
         """
         known = instance.recorded
-        if known is None or not outlives_pods(self.resource) or is_started_afresh(instance.pod_obj):
+        if known is None or not outlives_pods(self.resource):
+            return False
+        if is_started_afresh(instance.pod_obj) and not writes_files(self.persistence):
             return False
         if instance.id in ("", known.node_id) or instance.id in self.detached:
             return False
         return instance.disk == known.disk
+
+    def keeps_data(self, instance: Instance) -> bool:
+        """Return whether no data ends with the pod of an instance: its volume stays, and the next pod uses the files.
+
+        Of a node without persistence, the data has ended with the process.
+        """
+        ignores = self.starts_afresh and (instance.runs or not is_started_afresh(instance.pod_obj))
+        return outlives_pods(self.resource, instance) and not ignores
 
     def may_return(self, node_id: str) -> bool:
         """Return whether the data of a node may come back, although it is lost for its pod (`lost`)."""

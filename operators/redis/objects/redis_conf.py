@@ -287,20 +287,22 @@ def awaited_replica(resource: RedisCluster, template: str = "") -> Mapping[str, 
 
 def persists(resource: RedisCluster, template: str = "") -> bool:
     """Return whether a restarted server has data: it writes an append-only file or snapshots."""
-    return _persists(_given(resource, template, {}))
+    return writes_files(_given(resource, template, {}))
 
 
 def appends(resource: RedisCluster, template: str = "") -> bool:
     """Return whether a restarted server has all data: it writes an append-only file."""
-    return _appends(_given(resource, template, {}))
+    return writes_log(_given(resource, template, {}))
 
 
-def _persists(given: Directives) -> bool:
-    return _appends(given) or any(line != [""] for line in given["save"])
+def writes_files(given: Kept) -> bool:
+    """Return whether a server with these directives has data when it restarts; an unknown one may have."""
+    return writes_log(given) or any(line != [""] for line in given.get("save", SNAPSHOTS))
 
 
-def _appends(given: Directives) -> bool:
-    return joined(given["appendonly"]).lower() != "no"
+def writes_log(given: Kept) -> bool:
+    """Return whether a server with these directives writes an append-only file; an unknown one may write it."""
+    return joined(given.get("appendonly", ())).lower() != "no"
 
 
 def _loads_modules(text: str) -> bool:
@@ -364,11 +366,11 @@ def _given(resource: RedisCluster, template: str, kept: Kept) -> Directives:
     found |= {name: lines for name, lines in kept.items() if lines}
     if bound and any(variable.name == MAX_MEMORY for variable in resource.spec.pods.env):
         found["maxmemory"] = bound
-    if _appends(found):
+    if writes_log(found):
         found.setdefault("save", [[""]])  # the AOF has all data: no snapshots in addition
     else:
         found.setdefault("save", SNAPSHOTS)
-        if resource.spec.replicas_per_master and _persists(found) and AWAITED not in present_names:
+        if resource.spec.replicas_per_master and writes_files(found) and AWAITED not in present_names:
             found[AWAITED] = [["0"]]  # of a node that has started (steps/old_snapshot.py)
         # Of a node without persistence. Otherwise it keeps the snapshot of its last full sync on its volume.
         found.setdefault("rdb-del-sync-files", [["yes"]])

@@ -16,6 +16,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import NodeReport
 from operators.redis.objects.config_map import proof
 from operators.redis.objects.names import APPLIED_CONFIG
+from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import CONFIG_KEY, PERSISTENCE, Kept, present
 from operators.redis.security.secrets import Secrets
 from operators.redis.state.instance import Instance
@@ -95,6 +96,11 @@ class Observed:
         noted = annotation(self.stateful_set, APPLIED_CONFIG)
         lines = present({"data": {CONFIG_KEY: noted}} if noted else self.config_map)
         return {name: lines[name] for name in PERSISTENCE if name in lines}
+
+    @cached_property
+    def starts_afresh(self) -> bool:
+        """Whether each process of a pod that is created now is a new node, which ignores the data on its volume."""
+        return is_started_afresh(self.stateful_set["spec"]["template"] if self.stateful_set else None)
 
     @cached_property
     def view(self) -> ClusterView:

@@ -76,13 +76,17 @@ def keeps_persistence(seen: Assessment) -> bool:
 
     A server without persistence must start as a new node (`fresh_identity`), and one without an append-only file must
     keep its replicas waiting (`old_snapshot`): matters of its pod. Until all pods do that, a container that restarts
-    resumes as the node that it was, and needs its data.
+    resumes as the node that it was, and needs its data. So does a node that is away, until no member knows it.
     """
     text = template_text(seen)
     if not starts_waiting(seen.resource, text):
         return False
     is_ready = is_started_afresh if starts_afresh(seen.resource, text) else is_started_waiting
-    return any(each.pod_obj is not None and not is_ready(each.pod_obj) for each in seen.instances)
+    return any(
+        (each.pod_obj is not None and not is_ready(each.pod_obj))
+        or (each.recorded is not None and each.id != each.recorded.node_id)
+        for each in seen.instances
+    )
 
 
 def configured(settings: Mapping[str, str]) -> str:

@@ -448,7 +448,9 @@ def _refuse_total(seen: Assessment, found: SlotLoss) -> Step:
     empty = [instance for instance in found.doubtful if seen.found_empty(instance)]
     parts = [_where(found.elsewhere)] if found.elsewhere else []
     if empty:
-        parts.append(f"{_names(empty)} started with an empty directory, as if the disk were not mounted")
+        why_empty = "with an empty directory, as if the disk were not mounted"
+        why_empty = "without the files on their volumes, as spec.config requests" if seen.starts_afresh else why_empty
+        parts.append(f"{_names(empty)} started {why_empty}")
     why = f": {'; '.join(parts)}" if parts else ""
     last = "volume claims and pods of these nodes" if seen.resource.has_storage else "resource, and create it again"
     message = (
@@ -463,6 +465,11 @@ def _await_confirmation(seen: Assessment, found: SlotLoss, offered: Obj) -> Step
     caution = "If a volume can be restored, restore it instead."
     if empty := [instance for instance in found.lost if seen.found_empty(instance)]:
         caution = f"{_names(empty)} started with an empty directory: first check that the disk is mounted."
+        if seen.starts_afresh:
+            caution = (
+                f"The volumes of {_names(empty)} may have the data, which they ignore with the persistence of "
+                "spec.config: to use it, switch persistence on again, and delete these pods."
+            )
     if found.elsewhere:
         caution = "If the pods can run there again, let them: then the keys are back."
     reason = DATA_AWAY if found.elsewhere else SLOTS_LOST

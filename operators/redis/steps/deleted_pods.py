@@ -17,9 +17,8 @@ from operators.redis.client.commands import ShutDown
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import is_started_afresh, is_started_waiting
-from operators.redis.objects.redis_conf import appends, persists
+from operators.redis.objects.redis_conf import appends, writes_log
 from operators.redis.state.instance import Instance
-from operators.redis.state.observed import outlives_pods
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import deleted_for, running_since
@@ -72,8 +71,8 @@ def _deleted_since(pod_obj: Obj, now: datetime) -> float | None:
 
 def _is_only_copy(seen: Assessment, instance: Instance) -> bool:
     """Return whether keys would be lost with the process of a node: a replica may copy them before it is killed."""
-    has_disk = outlives_pods(seen.resource, instance) and persists(seen.resource, seen.config.text)
-    return not has_disk and seen.is_needed(instance.id)
+    writes = instance.report is not None and instance.report.writes_files
+    return not (writes and seen.keeps_data(instance)) and seen.is_needed(instance.id)
 
 
 def _was_never_ready(pod_obj: Obj) -> bool:
@@ -93,4 +92,6 @@ def _survives_kill(seen: Assessment, pod_obj: Obj) -> bool:
     """Return whether a server loses nothing if it is killed while it stops: it writes no snapshot then."""
     if is_started_afresh(pod_obj):
         return True
-    return appends(seen.resource, seen.config.text) and not is_started_waiting(pod_obj)
+    if not writes_log(seen.persistence) or is_started_waiting(pod_obj):
+        return False
+    return appends(seen.resource, seen.config.text)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from operators.redis.client.commands import Pause
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import redis_conf
+from operators.redis.objects.pod import starts_afresh
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.configuration import template_text
 from operators.redis.topology.view_conflicts import brief
@@ -30,10 +31,21 @@ def hold(seen: Assessment) -> Assessment:
     A node that starts with a new append-only file ignores its snapshot, and one without persistence is a new node.
     """
     stopped: Assessment = hibernation.hold(seen)
-    kept = {name: redis_conf.joined(lines) for name, lines in seen.persistence.items() if stopped is not seen}
+    keeps = stopped is not seen or _would_begin_empty(stopped)
+    kept = {name: redis_conf.joined(lines) for name, lines in seen.persistence.items() if keeps}
     if not kept or kept.items() <= redis_conf.live(stopped.resource, template_text(stopped)).items():
         return stopped
     return replace(stopped, resource=stopped.resource.changed_to({"config": stopped.resource.spec.config | kept}))
+
+
+def _would_begin_empty(seen: Assessment) -> bool:
+    """Whether the template would begin to ignore the data on volumes while a node is away, which has it there.
+
+    Its pod may be created from this template at any time. Once all nodes were there, the rolling update has begun.
+    """
+    if not seen.resource.formed or seen.starts_afresh or not starts_afresh(seen.resource, template_text(seen)):
+        return False
+    return any(each.recorded is not None and each.report is None for each in seen.instances)
 
 
 def why_running(seen: Assessment) -> str:

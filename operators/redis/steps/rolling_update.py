@@ -12,7 +12,7 @@ from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.reasons import PODS_OUTDATED, ROLL_BLOCKED, VERSION_REFUSED
 from operators.redis.state.instance import Instance
-from operators.redis.state.observed import Observed, outlives_pods
+from operators.redis.state.observed import Observed
 from operators.redis.steps.failover import take_over
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
@@ -135,7 +135,7 @@ def _recreate_broken(seen: Assessment, roll: RollingUpdate[Instance], instance: 
         return None
     if _would_lose_data(seen, instance):
         return roll.block(
-            instance, "it is unreachable, and its data, which may be the only copy, would be deleted with its pod."
+            instance, "it is unreachable, and its data, which may be the only copy, would be lost with its pod."
         )
     return roll.recreate(instance, " is being recreated.")
 
@@ -143,7 +143,7 @@ def _recreate_broken(seen: Assessment, roll: RollingUpdate[Instance], instance: 
 def _would_lose_data(seen: Assessment, instance: Instance) -> bool:
     """Return whether data that may be the only copy would be lost with a pod."""
     node_id = instance.id or (instance.recorded.node_id if instance.recorded else "")
-    if not seen.resource.formed or outlives_pods(seen.resource, instance) or seen.lost(node_id):
+    if not seen.resource.formed or seen.keeps_data(instance) or seen.lost(node_id):
         return False
     return bool(seen.view.slots_of(node_id)) or seen.is_needed(node_id)
 
@@ -221,9 +221,10 @@ def _fail_over(seen: Assessment, roll: RollingUpdate[Instance], instance: Instan
     if followed:
         names = ", ".join(seen.name_of(replica) for replica in followed)
         return roll.block(instance, f"it is a primary, and none of its replicas ({names}) is in sync.")
-    if not outlives_pods(seen.resource, instance):
+    if not seen.keeps_data(instance):
         lacks = "its claim is being deleted" if instance.volume else "no spec.storage"
-        why = f"it is a primary without a replica, and its data would be deleted with its pod ({lacks})."
+        lacks = "no persistence" if seen.starts_afresh else lacks
+        why = f"it is a primary without a replica, and its data would be lost with its pod ({lacks})."
         return roll.block(instance, f"{why} Increase spec.replicas.")
     return roll.recreate(instance, " is being recreated. It has no replica: its slots are not served until it is back.")
 

@@ -19,6 +19,7 @@ from tests.redis.unit.world import NOW, At, assess, formed, world
 SHARDS = formed()
 SNAPSHOTS: Obj = {"appendonly": "no"}
 VOLATILE: Obj = {"appendonly": "no", "save": ""}
+LOG: Obj = {"appendonly": "yes", "save": ""}
 
 
 def at(seconds: float) -> str:
@@ -29,6 +30,7 @@ def at(seconds: float) -> str:
 def step(
     *nodes: At,
     deleted: float = 60,
+    settings: Obj | None = None,
     grace: int = 300,
     started: float = -70,
     unready: float = -71,
@@ -46,7 +48,8 @@ def step(
     }
     metadata = {"deletionTimestamp": at(grace - deleted), "deletionGracePeriodSeconds": grace}
     pod_obj = pod_obj | {"metadata": pod_obj["metadata"] | metadata, "status": pod_obj["status"] | status}
-    instances[3] = replace(instances[3], pod_obj=pod_obj, pod=Pod.of(pod_obj, container=CONTAINER))
+    report = instances[3].report and replace(instances[3].report, settings=settings or {})
+    instances[3] = replace(instances[3], pod_obj=pod_obj, pod=Pod.of(pod_obj, container=CONTAINER), report=report)
     return stop_servers(assess(resource, replace(seen, instances=tuple(instances))))
 
 
@@ -97,7 +100,16 @@ def test_only_copy_is_not_shut_down() -> None:
     """Replica 3 took over in memory, and no other node has its keys yet."""
     nodes = [replace(SHARDS[0], of=3, slots="", synced=False, copied=False), *SHARDS[1:]]
     nodes[3] = replace(SHARDS[0])
-    assert step(*nodes, config=VOLATILE) is PASS
-    assert len(step(*nodes).actions) == 1, "its volume has them"
+    assert step(*nodes, settings=VOLATILE, config=VOLATILE) is PASS
+    assert len(step(*nodes, settings=LOG).actions) == 1, "its volume has them"
     nodes[3] = replace(nodes[3], claim_leaving=True)
-    assert step(*nodes) is PASS, "its claim ends with the pod"
+    assert step(*nodes, settings=LOG) is PASS, "its claim ends with the pod"
+
+
+@pytest.mark.parametrize(("settings", "stops"), [(VOLATILE, 0), ({}, 0), (LOG, 1), (SNAPSHOTS | {"save": "60 1"}, 1)])
+@pytest.mark.parametrize("config", [{}, VOLATILE], ids=["switched on", "switched off"])
+def test_running_server_has_the_only_copy_by_what_it_writes_itself(settings: Obj, stops: int, config: Obj) -> None:
+    """The spec may have changed since, and the server runs with its former settings."""
+    nodes = [replace(SHARDS[0], of=3, slots="", synced=False, copied=False), *SHARDS[1:]]
+    nodes[3] = replace(SHARDS[0])
+    assert len(step(*nodes, settings=settings, config=config).actions) == stops

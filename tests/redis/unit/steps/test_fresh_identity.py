@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from operators.redis.client.responses import Node
+from operators.redis.objects import redis_conf
 from operators.redis.objects.names import CONTAINER, LAST_RUN
 from operators.redis.objects.pod import LAST_RUN_VARIABLE
+from operators.redis.objects.redis_conf import CONFIG_KEY
+from operators.redis.slots.hash_slots import Slots
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from operators.redis.steps.fresh_identity import prepare_restarts
 from shared.runtime.plan import PASS, Patch
-from tests.redis.unit.world import NEW_RECORDED, acts, assess, formed, of, plan, world
+from tests.redis.unit.world import NEW_RECORDED, At, acts, assess, cluster, formed, node_id, of, plan, world
 
 VOLATILE: Any = {"config": {"appendonly": "no", "save": ""}}
 VARIABLE = {"name": LAST_RUN_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{LAST_RUN}']"}}}
@@ -67,3 +71,72 @@ def test_unreachable_node_is_not_recorded(change: dict[str, Any]) -> None:
 def test_pod_that_keeps_its_identity_is_not_recorded() -> None:
     resource, found = world(*formed())
     assert prepare_restarts(assess(resource, found)) == PASS
+
+
+def switching(found: Observed) -> Observed:
+    """The cluster while persistence is being switched off: new pods ignore the files that the others still write."""
+    made = copy.deepcopy(found.stateful_set)
+    assert made is not None
+    made["spec"]["template"]["spec"]["containers"] = [{"name": CONTAINER, "env": [VARIABLE]}]
+    file = {
+        "kind": "ConfigMap",
+        "metadata": {"name": "demo-config"},
+        "data": {CONFIG_KEY: redis_conf.render(cluster(*formed()))},
+    }
+    return replace(found, stateful_set=made, config_map=file)
+
+
+def failed_owner() -> Node:
+    return Node(node_id(0), "10.0.0.1", 6379, frozenset({"master", "fail"}), epoch=1, slots=Slots.parse("0-5460"))
+
+
+def test_volumes_that_may_have_the_data_are_named_before_it_counts_as_lost() -> None:
+    """Both pods of a shard were deleted before their turn in the rolling update, which switches persistence off."""
+    at = list(formed())
+    at[0] = At(incarnation=1, member=False, knows=False, epoch=0)
+    at[3] = At(incarnation=1, recorded=1, epoch=0)
+    resource, found = world(*at, **VOLATILE)
+    instances = [
+        volatile(each, each.report.run_id)
+        if each.number in (0, 3)
+        else replace(each, report=replace(each.report, nodes=(*each.report.nodes, failed_owner())))
+        for each in found.instances
+        if each.report
+    ]
+    made = plan(resource, switching(replace(found, instances=tuple(instances))))
+    assert made.verdict.reason == "SlotsLost"
+    assert (
+        "The volumes of demo-0 may have the data, which they ignore with the persistence of spec.config: to use "
+        "it, switch persistence on again, and delete these pods." in made.verdict.message
+    )
+
+
+def test_cluster_whose_volumes_may_have_keys_is_not_created_again() -> None:
+    lost = At(incarnation=1, member=False, knows=False, epoch=0)
+    resource, found = world(*(lost for _ in range(6)), **VOLATILE)
+    found = prepared(found)
+    made = plan(resource, switching(found))
+    assert (made.status["formed"], made.verdict.reason) == (True, "DataAway")
+    assert "started without the files on their volumes, as spec.config requests" in made.verdict.message
+    assert "recovery" not in made.status
+
+
+@pytest.mark.parametrize(("keeps", "acted"), [(True, ["delete Pod demo-0"]), (False, [])])
+def test_server_that_does_not_run_keeps_its_pod_if_the_next_one_ignores_its_files(
+    *, keeps: bool, acted: list[str]
+) -> None:
+    """The replica of this primary is lost, and only its volume has the data."""
+    at = [replace(each, old=True) for each in formed()]
+    at[0] = replace(at[0], up=False, failed=True, ready=False, runs=False, problem="CrashLoopBackOff: it ends")
+    at[3] = At(incarnation=1, member=False, knows=False, epoch=0)
+    resource, found = world(*at, **({} if keeps else VOLATILE))
+    made = plan(resource, found if keeps else switching(found))
+    assert [act for act in acts(made.actions) if act.startswith("delete Pod demo-0")] == acted
+
+
+def test_pod_whose_data_ended_with_its_process_is_replaced() -> None:
+    """A faulty change is corrected: nothing is lost with a server that keeps no files."""
+    at = [replace(each, old=True, up=False, runs=False, problem="CrashLoopBackOff: it ends") for each in formed()]
+    resource, found = world(*at, **VOLATILE)
+    found = switching(replace(found, instances=tuple(map(volatile, found.instances))))
+    assert acts(plan(resource, found).actions) == [f"delete Pod demo-{number}" for number in range(6)]

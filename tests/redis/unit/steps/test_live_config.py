@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import ApplyDirective
 from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK
+from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import ConfigTemplate, Observed
@@ -410,6 +411,48 @@ def test_file_that_is_changed_by_hand_while_no_server_answers_is_restored(change
     found = observed(resource, resource, *at)
     restored = config_map_of(resource, applied(resource, found, **changed))
     assert restored["data"] == config_map_of(resource, found)["data"]
+
+
+def starts_afresh(plan: Plan) -> bool:
+    """Return whether each process of a pod of the applied StatefulSet is a new node, without data."""
+    (made,) = (action.obj for action in of(plan.actions, "Apply") if action.obj["kind"] == "StatefulSet")
+    return is_started_afresh(made["spec"]["template"])
+
+
+AWAY = [{"up": False, "pod": False}, {"up": False}, {"up": False, "ready": False, "runs": False}]
+
+
+@pytest.mark.parametrize("change", AWAY, ids=["no pod", "unreachable", "ended"])
+@pytest.mark.parametrize("away", [range(6), (0, 3), (0,)], ids=["all", "a shard", "a primary"])
+def test_nodes_that_are_away_start_with_the_files_on_their_volumes(away: Sequence[int], change: dict[str, Any]) -> None:
+    """Persistence is switched off meanwhile: a pod that is created now would ignore what only its volume may have."""
+    before, after = cluster(*formed()), cluster(*formed(), config=VOLATILE)
+    ran = applied(before, observed(before, before))
+    at = [replace(each, **change) if number in away else each for number, each in enumerate(formed())]
+    for made in (ran.stateful_set, None):
+        found = replace(observed(after, before, *at), stateful_set=made, config_map=ran.config_map)
+        assert not starts_afresh(planned(after, found))
+        assert "\nappendonly yes\n" in config_map_of(after, found)["data"][CONFIG_KEY]
+        assert attempts(planned(after, found)) == []
+    back = replace(observed(after, before), stateful_set=ran.stateful_set, config_map=ran.config_map)
+    assert starts_afresh(planned(after, back)), "the rolling update begins once all nodes are there"
+    begun = applied(after, back)
+    found = replace(observed(after, before, *at), stateful_set=begun.stateful_set, config_map=begun.config_map)
+    assert starts_afresh(planned(after, found)), "a pod that ran without them would resume with old files"
+
+
+def test_file_has_persistence_while_a_node_without_a_pod_may_need_it() -> None:
+    """Snapshots replace the log: all other pods are replaced by hand already."""
+    before, after = cluster(*formed()), cluster(*formed(), config={"appendonly": "no"})
+    ran = applied(after, applied(before, observed(before, before)))
+    template = ran.stateful_set["spec"]["template"]["spec"]  # type: ignore[index]
+    replaced = tuple(
+        replace(each, pod_obj={**each.pod_obj, "spec": template}) if each.pod_obj else each for each in ran.instances
+    )
+    away = replace(replaced[0], pod=None, pod_obj=None, report=None)
+    for instances, value in ((replaced, "no"), ((away, *replaced[1:]), "yes")):
+        found = replace(ran, instances=tuple(_with(each, settings_of(after), {}) for each in instances))
+        assert f"\nappendonly {value}\n" in config_map_of(after, found)["data"][CONFIG_KEY]
 
 
 def test_persistence_that_servers_have_not_accepted_is_not_in_a_restored_file() -> None:

@@ -1,0 +1,39 @@
+"""Persistence that is switched off while nodes are away: their data is on their volumes, and they start with it."""
+
+from __future__ import annotations
+
+from shared.kubernetes.kinds import POD, STATEFUL_SET
+from tests.harness.scenario import at_once, delete, later, operator_down
+from tests.harness.scenario_runner import ScenarioRun
+from tests.redis.simulation.losses import SUBJECT
+from tests.redis.simulation.moving_slots import redis_of, status
+from tests.support.plays import begun_once, ready, run
+from tests.support.redis.scenarios import NAME, cluster
+
+PLAIN = cluster(6)
+VOLATILE = cluster(6, config={"appendonly": "no", "save": ""})
+
+
+def require_all_keys(play: ScenarioRun) -> None:
+    redis = redis_of(play.world)
+    redis.settle("clients read")
+    redis.guard.require_resolved(redis)
+    assert redis.guard.records, "clients have written"
+
+
+def nodes(play: ScenarioRun) -> dict[str, str]:
+    """Return the id of each running node, by its pod."""
+    return {process.pod: process.node.id for process in redis_of(play.world).running}
+
+
+async def test_persistence_that_is_switched_off_while_no_pod_exists_loses_no_key() -> None:
+    play = await begun_once(SUBJECT, PLAIN)
+    before = nodes(play)
+    deletions = (delete(STATEFUL_SET, NAME), *(delete(POD, pod) for pod in before))
+    await run(play, operator_down(VOLATILE, *at_once(*deletions), later(30)))
+    assert not nodes(play)
+    play.begin()
+    await run(play, (later(60), later(60)))
+    assert "recovery" not in status(play)
+    assert ready(play)["reason"] == "Ready"
+    require_all_keys(play)
