@@ -179,6 +179,8 @@ class Facts:
         refuses_writes: whether the last write to the append-only file failed, upon which a primary refuses all writes
             (MISCONF) until a later one succeeds.
         unsaved: whether the last snapshot failed, without an append-only file.
+        rewrites_log: whether a rewrite of the append-only file runs, is due, or failed. While it is the first one since
+            CONFIG SET appendonly, a server that starts with the file has no data (AOF_WAIT_REWRITE in aof.c).
     """
 
     engine: str = "redis"
@@ -200,6 +202,7 @@ class Facts:
     evicts: bool = False
     refuses_writes: bool = False
     unsaved: bool = False
+    rewrites_log: bool = False
 
 
 @dataclass(frozen=True)
@@ -241,9 +244,14 @@ class NodeReport(Facts):
     users: Mapping[str, AclUser] = field(default_factory=dict)
 
     @property
+    def has_log(self) -> bool:
+        """Whether the process has an append-only file with all of its data; false while it may be incomplete."""
+        return self.settings.get("appendonly") == "yes" and not self.rewrites_log
+
+    @property
     def writes_files(self) -> bool:
         """Whether the process writes its data to its volume: to an append-only file, or to snapshots when it stops."""
-        return self.settings.get("appendonly") == "yes" or self.settings.get("save", "") != ""
+        return self.has_log or self.settings.get("save", "") != ""
 
     @cached_property
     def me(self) -> Node:
@@ -420,6 +428,14 @@ def parse_nodes(text: str, entries: Entries | None = None) -> tuple[Node, ...]:
     return tuple(found)
 
 
+_REWRITTEN = {
+    "aof_rewrite_in_progress": "0",
+    "aof_rewrite_scheduled": "0",
+    "aof_last_bgrewrite_status": "ok",
+}
+"""Fields of INFO with their values once a rewrite of the append-only file is complete."""
+
+
 def parse_facts(text: str) -> Facts:
     """Parse INFO."""
     found = fields(_short(text, MAX_INFO_BYTES))
@@ -446,6 +462,7 @@ def parse_facts(text: str) -> Facts:
         evicts=found.get("maxmemory_policy", "noeviction") != "noeviction",
         refuses_writes=found.get("aof_enabled") == "1" and found.get("aof_last_write_status") == "err",
         unsaved=found.get("aof_enabled") == "0" and found.get("rdb_last_bgsave_status") == "err",
+        rewrites_log=any(found.get(name, done) != done for name, done in _REWRITTEN.items()),
     )
 
 

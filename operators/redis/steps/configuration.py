@@ -59,7 +59,27 @@ def template_text(seen: Assessment) -> str:
 
 def live_settings(seen: Assessment) -> Mapping[str, str]:
     """Return the settings that running servers should have."""
-    return redis_conf.live(seen.resource, template_text(seen), _kept(seen))
+    text, kept, started = template_text(seen), _kept(seen), started_with(seen)
+    desired = redis_conf.live(seen.resource, text, kept)
+    if started is seen.resource:
+        return desired
+    persistence = {name: desired[name] for name in redis_conf.PERSISTENCE}
+    return {**redis_conf.live(started, text, kept), **persistence}
+
+
+def started_with(seen: Assessment) -> RedisCluster:
+    """Return the resource with the persistence with which servers may start: without a log until all have one.
+
+    A server that starts with an append-only file loads no snapshot. So the file and the pods stay as they are until
+    each node, also one that is away, has reported a complete log (`NodeReport.has_log`).
+    """
+    resource, kept = seen.resource, seen.persistence
+    if redis_conf.writes_log(kept) or not redis_conf.appends(resource, template_text(seen)):
+        return resource
+    if all(each.report is not None and each.report.has_log for each in seen.instances if each.recorded):
+        return resource
+    former = {name: redis_conf.joined(lines) for name, lines in kept.items()}
+    return resource.changed_to({"config": resource.spec.config | former})
 
 
 def _kept(seen: Assessment) -> redis_conf.Kept:
@@ -126,7 +146,7 @@ def _configuration(seen: Assessment) -> tuple[Mapping[str, str], Mapping[str, st
     Runtime settings are written once the running servers accepted them: a setting that they refuse would prevent the
     next restarted node from starting.
     """
-    resource = seen.resource
+    resource = started_with(seen)
     text, before = template_text(seen), seen.config_map
     unaccepted, applied = _unaccepted(seen), seen.applied_config
     refused = refused_by_servers(seen) if unaccepted else {}
@@ -176,10 +196,11 @@ def _unaccepted(seen: Assessment) -> set[str]:
     if not resource.formed:
         return set()
     present, desired = redis_conf.present(seen.applied_config), live_settings(seen)
+    kept = () if started_with(seen) is resource else redis_conf.PERSISTENCE  # in the file, until all have a log
     changed = {
         name: value
         for name, value in desired.items()
-        if name not in present or redis_conf.joined(present[name]) != value
+        if name not in kept and (name not in present or redis_conf.joined(present[name]) != value)
     }
     if not changed:
         return set()

@@ -11,6 +11,7 @@ from operators.redis.client.errors import ConfigRefused
 from operators.redis.client.responses import NodeReport
 from operators.redis.facts.assessment import Assessment
 from operators.redis.migration.big_keys import NODE_TIMEOUT
+from operators.redis.objects import redis_conf
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC, PERSISTENCE
@@ -25,10 +26,12 @@ from operators.redis.steps.configuration import (
     refusal_of,
     refused_by_servers,
     reports,
+    started_with,
+    template_text,
     understands,
     uses,
 )
-from operators.redis.steps.old_snapshot import may_serve_replicas
+from operators.redis.steps.old_snapshot import is_undecided, may_serve_replicas
 from operators.redis.steps.rollout_markers import is_applied, mark_pod, marker
 from operators.redis.steps.waiting import GOSSIP_SECONDS
 from shared.kubernetes.kinds import POD, Obj
@@ -55,6 +58,7 @@ def apply_config(seen: Assessment) -> Step:
         return PASS
     settings = live_settings(seen)
     mark = configured(settings)
+    appends = redis_conf.appends(seen.resource, template_text(seen))
     kept_for_others = frozenset(PERSISTENCE if keeps_persistence(seen) else ())
     actions: list[Action] = []
     names = []
@@ -63,6 +67,8 @@ def apply_config(seen: Assessment) -> Step:
             continue
         omitted = {
             *(() if may_serve_replicas(seen, instance) else OF_START),
+            *(("appendonly",) if is_undecided(seen, instance.id) else ()),
+            *(() if instance.report.has_log or not appends else ("save",)),
             *(kept_for_others if is_started_afresh(instance.pod_obj) else ()),
             *((NODE_TIMEOUT,) if _keeps_node_timeout(seen, instance, settings.get(NODE_TIMEOUT, "")) else ()),
         }
@@ -73,9 +79,18 @@ def apply_config(seen: Assessment) -> Step:
             names.append(instance.name)
             actions += due
     if not actions:
-        return PASS
+        return _await_logs(seen)
     message = f"{', '.join(names)} are applying settings without a restart."
     return Step(tuple(actions), Progress.PROGRESSING, CONFIGURING, message, requeue=GOSSIP_SECONDS)
+
+
+def _await_logs(seen: Assessment) -> Step:
+    """Wait for servers that write their first append-only file: it counts once it is complete."""
+    writing = [each.name for each in seen.instances if each.recorded and each.report and not each.report.has_log]
+    if started_with(seen) is seen.resource or not writing:
+        return PASS
+    message = f"Writing the first append-only file of {', '.join(writing)}. Until it is complete, snapshots stay on."
+    return Step.progressing(CONFIGURING, message, requeue=GOSSIP_SECONDS)
 
 
 def _of_start(settings: Mapping[str, str], report: NodeReport) -> Iterable[str]:

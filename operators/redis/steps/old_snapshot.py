@@ -66,7 +66,7 @@ def may_serve_replicas(seen: Assessment, instance: Instance) -> bool:
 
 def _newer(seen: Assessment, primary: str) -> Sequence[Seen]:
     """Return replicas that have kept all data of a primary since before it restarted; the most advanced first."""
-    if not _is_undecided(seen, primary):
+    if not is_undecided(seen, primary):
         return ()
     found = [
         copy
@@ -93,7 +93,7 @@ def _is_older(copy: NodeReport, primary: NodeReport | None) -> bool:
 
 def _awaited(seen: Assessment, primary: str) -> Sequence[Seen]:
     """Return unreachable replicas that may have newer keys than a primary, and are about to respond."""
-    if not _is_undecided(seen, primary):
+    if not is_undecided(seen, primary):
         return ()
     return [
         copy
@@ -102,10 +102,15 @@ def _awaited(seen: Assessment, primary: str) -> Sequence[Seen]:
     ]
 
 
-def _is_undecided(seen: Assessment, primary: str) -> bool:
-    """Return whether a primary resumed with its slots, and still has the settings of its start."""
+def is_undecided(seen: Assessment, primary: str) -> bool:
+    """Return whether a primary resumed with its slots and a snapshot, and still has the settings of its start.
+
+    One that started with an append-only file has all its data. That is not switched on before this is decided.
+    """
     instance = seen.reachable.get(primary)
-    return instance is not None and _delay(instance) == DELAYED_SYNC[DELAY] and bool(seen.view.slots_of(primary))
+    if instance is None or instance.report is None or instance.report.settings.get("appendonly") == "yes":
+        return False
+    return _delay(instance) == DELAYED_SYNC[DELAY] and bool(seen.view.slots_of(primary))
 
 
 def _served(instance: Instance) -> bool:

@@ -253,8 +253,8 @@ class FakeRedis:
             self._announce(self.processes[uid])
         process = self.processes.pop(uid, None)
         if process is not None:
-            if process.saves and process.runs and uid not in self.stop_missed:  # SIGTERM
-                process.node.save()
+            if process.runs and uid not in self.stop_missed:  # SIGTERM
+                process.save_last()
             self.guard.ended(self, process)
             self.settle(f"pod {process.pod} ended")
         node = self.disks.pop(uid, None)
@@ -269,8 +269,7 @@ class FakeRedis:
 
     def shut_down(self, process: Process) -> None:
         """End a server as SHUTDOWN does: with a snapshot, if it has save points."""
-        if process.saves:
-            process.node.save()
+        process.save_last()
         self.stop(process, "User requested shutdown...")
 
     def stop(self, process: Process, message: str) -> None:

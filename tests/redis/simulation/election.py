@@ -31,6 +31,8 @@ REPLICATION_PING_SECONDS = 10.0
 def tick(redis: FakeRedis, process: Process) -> None:
     """Run the cluster cron of a node once. Redis runs it ten times a second."""
     node = process.node
+    if process.rewrites_until and process.rewrites_until <= redis.now:
+        process.rewrites_until, node.logged = 0.0, True
     for known in node.others:
         if known.in_handshake and redis.now - known.last_response > max(process.timeout, 1.0):
             del node.known[known.id]

@@ -111,13 +111,10 @@ class Guard:
         self._extend(redis, node, had, _candidates(redis, process))
 
     def unloaded(self, redis: FakeRedis, process: Process, had: Mapping[bytes, Entry]) -> None:
-        """Extend the budget by what a server does not load from its disk, if its user has switched persistence off.
-
-        A server that keeps its replicas waiting may start without keys while the user switches it on again.
-        """
+        """Extend the budget by what a server does not load from its disk, if its user has switched persistence off."""
         specs = [obj["spec"] for _, obj in redis.objects(API.kind) if obj["metadata"]["name"] == process.cluster]
         is_off = all((spec.get("config") or {}).get("appendonly") == "no" for spec in specs)
-        if not is_off and process.sync_delay < DAY:
+        if not is_off:
             self.fail(f"{process.pod} starts without the keys on its disk, though its spec has an append-only file")
         self._extend(redis, process.node, had, _candidates(redis, process))
 
@@ -708,8 +705,6 @@ class Guard:
         if missing := self.only_copies(redis, node):
             self.fail(f"{action}, which has the only copy of {_keys(missing)}")
 
-
-DAY = 86400.0
 
 _UNREADABLE = Entry(-1)
 """Read of a key whose slot is open while the other end does not answer."""

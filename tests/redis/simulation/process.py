@@ -89,6 +89,8 @@ class Process:
         broadcast_pending: whether all nodes are informed of a change at once.
         voted: time of the last vote for a replica, by its primary.
         unclaimed: mask of slots that their owner did not claim in its last message.
+        rewrites_until: time at which the append-only file that CONFIG SET switched on is complete; 0 without one. Until
+            then a server that starts with it has no data (startAppendOnly in aof.c, AOF_WAIT_REWRITE).
         trimmed: number of keys that it deletes as their slots moved away at once, and until when; INFO counts them.
     """
 
@@ -126,6 +128,7 @@ class Process:
     election: Election = field(default_factory=Election)
     migrations: list[Migration] = field(default_factory=list)
     unclaimed: int = 0
+    rewrites_until: float = 0.0
     trimmed: tuple[int, float] = (0, 0.0)
 
     @property
@@ -140,12 +143,17 @@ class Process:
         With `appendfsync everysec` as well: the server writes to its log before it answers (flushAppendOnlyFile in
         aof.c), so only the end of the whole machine loses the last second.
         """
-        return self.config("appendonly") == "yes"
+        return self.config("appendonly") == "yes" and not self.rewrites_until
 
     @property
     def saves(self) -> bool:
         """Whether it writes snapshots instead: when it is terminated, and long after a write."""
         return not self.persistent and self.settings.get("save", "3600 1") != ""
+
+    def save_last(self) -> None:
+        """Write the snapshot of a shutdown; while it writes its first log, it refuses one (prepareForShutdown)."""
+        if self.saves and not self.rewrites_until:
+            self.node.save()
 
     @property
     def continues_snapshots(self) -> bool:

@@ -26,6 +26,9 @@ Words = Sequence[bytes]
 LATENCY = 0.02
 """Seconds that a round trip with write commands takes."""
 
+REWRITE_SECONDS = 3.0
+"""Time in which a server writes its first append-only file."""
+
 HANDSHAKE_POLL = 0.1
 """Seconds between inspections of a handshake, which tests do not wait for."""
 
@@ -296,6 +299,9 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
         "maxmemory": process.max_memory,
         "maxmemory_policy": process.config("maxmemory-policy"),
         "aof_enabled": int(process.config("appendonly") == "yes"),
+        "aof_rewrite_in_progress": int(bool(process.rewrites_until)),
+        "aof_rewrite_scheduled": 0,
+        "aof_last_bgrewrite_status": "ok",
         "role": "slave" if node.me.primary else "master",
     }
     if node.me.primary:
@@ -352,8 +358,10 @@ def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
     for name, value in zip(pairs[::2], pairs[1::2], strict=True):
         if (name.lower(), value) in redis.refused:
             raise Refused(f"ERR CONFIG SET failed (possibly related to argument '{name}') - not on this machine")
+        if name.lower() == "appendonly" and value != process.config("appendonly"):
+            process.node.logged = False
+            process.rewrites_until = redis.now + REWRITE_SECONDS if value == "yes" else 0.0
         process.settings[name.lower()] = value
-        process.node.logged = process.persistent
         if name.lower() == "requirepass":
             process.passwords = {digest(value)} if value else set()
     redis.settle(f"the operator sets {', '.join(pairs[::2])} at {process.pod}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shared.kubernetes.kinds import POD, STATEFUL_SET
-from tests.harness.scenario import at_once, delete, later, operator_down
+from tests.harness.scenario import ScenarioStep, Stage, at_once, delete, later, limit_turns, operator_down
 from tests.harness.scenario_runner import ScenarioRun
 from tests.redis.simulation.losses import SUBJECT
 from tests.redis.simulation.moving_slots import redis_of, status
@@ -11,6 +13,7 @@ from tests.support.plays import begun_once, ready, run
 from tests.support.redis.scenarios import NAME, cluster
 
 PLAIN = cluster(6)
+SNAPSHOTS = cluster(6, config={"appendonly": "no"})
 VOLATILE = cluster(6, config={"appendonly": "no", "save": ""})
 
 
@@ -35,5 +38,23 @@ async def test_persistence_that_is_switched_off_while_no_pod_exists_loses_no_key
     play.begin()
     await run(play, (later(60), later(60)))
     assert "recovery" not in status(play)
+    assert ready(play)["reason"] == "Ready"
+    require_all_keys(play)
+
+
+def killed(play: ScenarioRun) -> ScenarioStep:
+    """Kill all servers, which the kubelet starts again."""
+
+    def act(_: Stage) -> None:
+        for process in redis_of(play.world).running:
+            redis_of(play.world).stop(process, "killed")
+
+    return ScenarioStep("all servers are killed", act)
+
+
+@pytest.mark.parametrize("turns", [3, 5, 6, 9, 11, 12, 15, 18, 22, 26, 30, 36, 42, 48, 54])
+async def test_servers_that_end_before_their_first_log_is_complete_have_their_snapshots(turns: int) -> None:
+    play = await begun_once(SUBJECT, SNAPSHOTS)
+    await run(play, (later(60), later(7200), limit_turns(PLAIN, turns), killed(play), later(60), later(60)))
     assert ready(play)["reason"] == "Ready"
     require_all_keys(play)

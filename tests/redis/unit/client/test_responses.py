@@ -115,6 +115,24 @@ def test_replica_without_a_link_reports_for_how_long(down: str, seconds: float) 
     assert parse_facts(REDIS).unlinked_seconds == 0
 
 
+@pytest.mark.parametrize(
+    ("fields", "rewrites"),
+    [
+        ("aof_rewrite_in_progress:0 aof_rewrite_scheduled:0 aof_last_bgrewrite_status:ok", False),
+        ("aof_rewrite_in_progress:1 aof_rewrite_scheduled:0 aof_last_bgrewrite_status:ok", True),
+        ("aof_rewrite_in_progress:0 aof_rewrite_scheduled:1 aof_last_bgrewrite_status:ok", True),
+        ("aof_rewrite_in_progress:0 aof_rewrite_scheduled:0 aof_last_bgrewrite_status:err", True),
+    ],
+)
+def test_log_is_complete_once_its_rewrite_is(fields: str, rewrites: bool) -> None:
+    report = parse_facts(REDIS + fields.replace(" ", "\r\n") + "\r\n")
+    assert report.rewrites_log == rewrites
+    for appends in ("yes", "no"):
+        assert NodeReport("a", rewrites_log=rewrites, settings={"appendonly": appends}).has_log == (
+            appends == "yes" and not rewrites
+        )
+
+
 @pytest.mark.parametrize(("appends", "last", "unsaved"), [(0, "err", True), (0, "ok", False), (1, "err", False)])
 def test_failed_snapshot_matters_without_an_append_only_file(appends: int, last: str, unsaved: bool) -> None:
     assert parse_facts(f"{REDIS}aof_enabled:{appends}\r\nrdb_last_bgsave_status:{last}\r\n").unsaved == unsaved

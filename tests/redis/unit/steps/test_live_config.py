@@ -14,12 +14,13 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import ApplyDirective
 from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK
-from operators.redis.objects.pod import is_started_afresh
+from operators.redis.objects.pod import is_started_afresh, is_started_waiting
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import ConfigTemplate, Observed
 from operators.redis.steps import configuration
 from operators.redis.steps.configuration import note_name, note_of
+from operators.redis.steps.live_config import apply_config
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Apply, Plan
@@ -453,6 +454,70 @@ def test_file_has_persistence_while_a_node_without_a_pod_may_need_it() -> None:
     for instances, value in ((replaced, "no"), ((away, *replaced[1:]), "yes")):
         found = replace(ran, instances=tuple(_with(each, settings_of(after), {}) for each in instances))
         assert f"\nappendonly {value}\n" in config_map_of(after, found)["data"][CONFIG_KEY]
+
+
+SNAPSHOTS = {"appendonly": "no", "save": "60 1"}
+
+
+def logging(*, others: Mapping[str, Any] | None = None, away: int | None = None, rewrites: bool = False) -> Observed:
+    """Servers with snapshots that have switched on an append-only file; the last one may differ.
+
+    Args:
+        others: settings that the last one reports instead.
+        away: number of a node without a pod.
+        rewrites: whether the last one still writes the file.
+    """
+    at = [replace(each, up=number != away, pod=number != away) for number, each in enumerate(formed())]
+    before = cluster(*at, config=SNAPSHOTS)
+    ran = applied(before, observed(before, before, *at))
+    reported = settings_of(before) | {"appendonly": "yes", "save": ""}
+    instances = [_with(each, reported, {}) for each in ran.instances]
+    last = _with(instances[-1], reported | ({"save": "60 1"} if rewrites else {}) | dict(others or {}), {})
+    instances[-1] = replace(last, report=replace(last.report, rewrites_log=rewrites)) if last.report else last
+    return replace(ran, instances=tuple(instances))
+
+
+def file_and_template(found: Observed) -> tuple[str, bool]:
+    """Return appendonly in the applied file, and whether the applied pods keep their replicas waiting."""
+    plan = planned(cluster(*formed()), found)
+    made = {action.obj["kind"]: action.obj for action in of(plan.actions, "Apply")}
+    lines = dict(line.split(" ", 1) for line in made["ConfigMap"]["data"][CONFIG_KEY].splitlines() if " " in line)
+    return lines["appendonly"], is_started_waiting(made["StatefulSet"]["spec"]["template"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"others": {"appendonly": "no"}}, {"rewrites": True}, {"away": 0}, {"away": 5}],
+    ids=["not switched on", "incomplete", "a primary is away", "a replica is away"],
+)
+def test_servers_start_with_a_log_only_once_all_nodes_have_a_complete_one(given: dict[str, Any]) -> None:
+    """A server that starts with a log loads no snapshot: its data would be lost if it ended before."""
+    assert file_and_template(logging(**given)) == ("no", True)
+    assert file_and_template(logging()) == ("yes", False)
+
+
+def test_snapshots_stay_on_and_the_change_is_in_progress_until_the_log_of_a_server_is_complete() -> None:
+    step = apply_config(assess(cluster(*formed()), logging(rewrites=True)))
+    assert (step.actions, step.reason, step.progress) == ((), "Configuring", Progress.PROGRESSING)
+    assert step.message == "Writing the first append-only file of demo-5. Until it is complete, snapshots stay on."
+    plan = planned(cluster(*formed()), logging(others={"appendonly": "no", "save": "60 1"}))
+    assert attempts(plan) == [("demo-5", "appendonly", "yes")]
+    plan = planned(cluster(*formed()), logging(others={"save": "60 1"}))
+    assert attempts(plan) == [("demo-5", "save", "")]
+
+
+def test_other_settings_are_written_while_a_log_is_incomplete() -> None:
+    after = cluster(*formed(), config={"hz": "20"})
+    found = logging(rewrites=True)
+    found = replace(
+        found,
+        instances=tuple(
+            _with(each, {**(each.report.settings if each.report else {}), "hz": "20"}, {}) for each in found.instances
+        ),
+    )
+    text = config_map_of(after, found)["data"][CONFIG_KEY]
+    assert "\nhz 20\n" in text
+    assert "\nappendonly no\n" in text
 
 
 def test_persistence_that_servers_have_not_accepted_is_not_in_a_restored_file() -> None:

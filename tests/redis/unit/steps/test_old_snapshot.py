@@ -164,3 +164,29 @@ def test_primary_of_the_former_series_serves_its_replicas_so_that_the_rolling_up
 
 def test_restarted_replica_in_sync_may_be_promoted_later() -> None:
     assert released(planned(formed(), {3})) == {"demo-3"}
+
+
+def test_primary_that_started_with_a_log_is_not_replaced() -> None:
+    """The log is switched on, and the pods still have the settings of a server with snapshots."""
+    made = planned([P0, P1, P2, WAITING, R1, R2], {0}, config={})
+    assert of(made.actions, "FailOver") == []
+    assert released(made) == {"demo-0"}
+
+
+def test_log_is_not_switched_on_before_it_is_decided_whether_a_snapshot_is_old() -> None:
+    """A primary with a log counts as one that has all its data."""
+    resource, at = cluster(*formed()), [P0, P1, P2, WAITING, R1, R2]
+    found = seen(resource, *at)
+    snapshots = live(cluster(*at, **SNAPSHOTS))
+    instances = tuple(
+        replace(each, report=replace(each.report, settings=snapshots | (STARTED if each.number == 0 else {})))
+        for each in found.instances
+        if each.report
+    )
+    found = replace(found, instances=instances)
+    file = _config_map(cluster(*at, **SNAPSHOTS), Observed())
+    made = PLANNER.plan(resource, replace(found, config_map=file), NOW)
+    calls = [each.call for each in of(made.actions, "Attempt")]
+    assert {each.at.name for each in calls if each.name == "appendonly"} == {f"demo-{number}" for number in range(1, 6)}
+    (call,) = of(made.actions, "FailOver")
+    assert call.id == node_id(3)
