@@ -240,7 +240,7 @@ class RecoveryStatus(SpecModel):
     )
     slots: SlotRanges = Field(description="Slots whose keys are lost, without those that are served again.")
     nodes: Annotated[list[NodeId], Field(max_length=1024)] = Field(
-        default_factory=list, description="Ids of the nodes whose data is given up with the slots."
+        default_factory=list, description="Ids of the nodes whose data is lost, or given up with the slots."
     )
     older: Annotated[list[NodeId], Field(max_length=1024)] = Field(
         default_factory=list,

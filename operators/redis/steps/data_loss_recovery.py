@@ -250,7 +250,11 @@ def report(seen: Assessment) -> Obj | None:
 
 
 def _offer(seen: Assessment, found: SlotLoss) -> Obj:
-    """Return the recovery that is possible from a certain loss: the recorded one, as long as it covers this loss."""
+    """Return the recovery that is possible from a certain loss: the recorded one, as long as it covers this loss.
+
+    Once the lost owners are forgotten, any lost node may have owned the slots. So the nodes of the recovery include
+    those that were lost while each slot had a known owner, and are no part of the loss.
+    """
     resource = seen.resource
     left = _remaining(seen, found, current(resource, seen.now))
     covers = not found.slots - Slots.parse(left["slots"]) and found.nodes <= set(left["nodes"])
@@ -259,7 +263,8 @@ def _offer(seen: Assessment, found: SlotLoss) -> Obj:
     if found.older:
         all_lost += f" and has older keys at {','.join(found.older_ids)}"
     fields = occurrence(resource, all_lost, seen.now, continues=continues)
-    nodes = left["nodes"] if continues else sorted(found.nodes)
+    others = () if seen.view.uncovered else filter(seen.lost, seen.recorded)
+    nodes = sorted({*(left["nodes"] if continues else found.nodes), *others})
     older = {"older": found.older_ids} if found.older else {}
     return {"slots": str(found.slots), "nodes": nodes, "message": _consequences(found)} | older | fields
 

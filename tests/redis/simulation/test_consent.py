@@ -48,6 +48,30 @@ async def test_consent_to_one_shard_recreates_nothing_while_the_other_primaries_
     assert redis.state()[0]["slots by primary"] == [5461, 5461, 5462]
 
 
+@pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.nightly)])
+async def test_loss_of_a_shard_needs_one_consent_although_the_primary_of_another_one_was_replaced(
+    *, first: bool
+) -> None:
+    """The replica of another shard took over, and the new pod of its primary does not start."""
+    play = await begun_once(SUBJECT, ON_VOLUMES)
+    redis = redis_of(play.world)
+    shard, (replaced, _) = shard_of(redis), shard_of(redis, 1)
+    if first:
+        await run(play, (*destroyed(shard), later(30)))
+    redis.failing[replaced] = "ImagePullBackOff"
+    await run(play, (*destroyed([replaced]), later(30)))
+    if not first:
+        await run(play, (*destroyed(shard), later(30)))
+    token = status(play)["recovery"]["token"]
+    await run(play, (recovery_confirmed(), later(60), later(60)))
+    assert "recovery" not in status(play), token
+    assert ready(play)["reason"] == "ImagePullFailed"
+    redis.failing.clear()
+    await run(play, (later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    redis.guard.require_resolved(redis)
+
+
 async def test_confirmation_of_a_loss_that_ended_does_not_consent_to_the_same_loss_a_year_later() -> None:
     """N4: a drain moved the pods of a shard away from their data; it came back before the confirmation counted."""
     play = await begun_once(SUBJECT, IN_DIRECTORIES)

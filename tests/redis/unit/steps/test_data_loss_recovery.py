@@ -129,6 +129,40 @@ def test_later_loss_of_the_same_nodes_needs_another_consent() -> None:
     assert [call.id for call in of(made.actions, "Forget")] == [node_id(0)]
 
 
+WITH_REPLACED = (
+    lost(P0, 0),
+    lost(replace(P1, slots=""), 1, member=False),
+    P2,
+    lost(R0, 3, member=False),
+    At(P1.slots),
+    R2,
+)
+"""A shard is lost, and the primary of another one, which was replaced. Their pods do not start."""
+
+FORGOTTEN = (replace(WITH_REPLACED[0], member=False, slots=""), *WITH_REPLACED[1:])
+"""The same cluster after CLUSTER FORGET of the lost owner, whose slots have no owner."""
+
+
+def test_consent_stays_valid_after_the_owners_are_forgotten_although_other_nodes_are_lost() -> None:
+    """Without an owner, the slots may have been those of any lost node."""
+    loss = recovery_of(*WITH_REPLACED)
+    assert loss["slots"] == "0-5460"
+    made = confirmed(*WITH_REPLACED, token=loss["token"], loss=loss)
+    assert [call.id for call in of(made.actions, "Forget")] == [node_id(0)]
+    made = confirmed(*FORGOTTEN, token=loss["token"], loss=made.status["recovery"])
+    assert made.status["recovery"]["token"] == loss["token"]
+    assert of(made.actions, "AddSlots")
+
+
+def test_node_that_is_lost_after_the_owners_are_forgotten_needs_another_consent() -> None:
+    """It may have taken the slots, and the writes since are not part of the first loss."""
+    loss = recovery_of(*LOSS)
+    assert node_id(1) not in loss["nodes"]
+    made = confirmed(*FORGOTTEN, token=loss["token"], loss=loss)
+    assert made.status["recovery"]["token"] != loss["token"]
+    assert of(made.actions, "AddSlots") == []
+
+
 @pytest.mark.parametrize(
     ("hours", "stays"), [(0.9, True), (1.1, False), (-1.1, False)], ids=["minutes", "hours", "clock set back"]
 )
