@@ -42,8 +42,8 @@ LAST_RUN = "redis.middleware.hc.cn/last-run"
 READ_ONCE = "redis.middleware.hc.cn/read-once"
 """Annotation of pods: digest of the settings that a server reads only when it starts; a change restarts the pods."""
 
-APPLIED_CONFIG = "redis.middleware.hc.cn/applied-config"
-"""Annotation of the StatefulSet: proof of the content of the ConfigMap, and its persistence (`config_map.proof`)."""
+APPLIED_PERSISTENCE = "redis.middleware.hc.cn/applied-persistence"
+"""Annotation of the StatefulSet: lines of persistence in the ConfigMap, which another client may change or delete."""
 
 NODE_ID, PRIMARY, COPY_OF, HOST, VERSION, NODES, CLAIM_UID = (
     f"redis.middleware.hc.cn/{key}"

@@ -14,13 +14,13 @@ from functools import cached_property
 from operators.redis.api.directives import NODE_TIMEOUT_MS
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import NodeReport
-from operators.redis.objects.config_map import proof
-from operators.redis.objects.names import APPLIED_CONFIG
+from operators.redis.objects.names import APPLIED_PERSISTENCE
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import CONFIG_KEY, PERSISTENCE, Kept, present
 from operators.redis.security.secrets import Secrets
 from operators.redis.state.instance import Instance
 from operators.redis.topology.cluster_view import ClusterView, Seen
+from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.kinds import Obj
 from shared.pki.secret_checks import SecretProblem
@@ -87,14 +87,19 @@ class Observed:
     @cached_property
     def applied_config(self) -> Obj | None:
         """The ConfigMap if it has what the operator applied last; None if another client changed or deleted it."""
-        found, noted = self.config_map, annotation(self.stateful_set, APPLIED_CONFIG)
-        return found if found is None or noted in ("", proof(found.get("data") or {})) else None
+        found = self.config_map
+        return found if found and managed_fields.is_applied(found, "data", CONFIG_KEY) else None
 
     @cached_property
     def persistence(self) -> Kept:
-        """Directives of persistence in the file that the operator applied last; none if that is unknown."""
-        noted = annotation(self.stateful_set, APPLIED_CONFIG)
-        lines = present({"data": {CONFIG_KEY: noted}} if noted else self.config_map)
+        """Directives of persistence in the file that the operator applied last; none if that is unknown.
+
+        The StatefulSet, which is written after the file, counts only once another client changed or deleted that.
+        """
+        found, made = self.applied_config, self.stateful_set
+        if not found and made and managed_fields.is_applied(made, "metadata", "annotations", APPLIED_PERSISTENCE):
+            found = {"data": {CONFIG_KEY: annotation(made, APPLIED_PERSISTENCE)}}
+        lines = present(found)
         return {name: lines[name] for name in PERSISTENCE if name in lines}
 
     @cached_property

@@ -19,6 +19,7 @@ from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import is_applied
+from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
 from shared.kubernetes.pods import container_status
@@ -53,8 +54,9 @@ def template_text(seen: Assessment) -> str:
     """Return the user's redis.conf, or its last valid version if the current one is invalid or missing."""
     if _config_problem(seen) is None:
         return seen.config.text
-    text = str(((seen.config_map or {}).get("data") or {}).get(TEMPLATE_KEY, ""))
-    return "" if redis_conf.excess(text) else text
+    found = seen.config_map
+    is_own = found is not None and managed_fields.is_applied(found, "data", TEMPLATE_KEY)
+    return str((found.get("data") or {}).get(TEMPLATE_KEY, "")) if found and is_own else ""
 
 
 def live_settings(seen: Assessment) -> Mapping[str, str]:
@@ -124,12 +126,12 @@ def config_digest(seen: Assessment) -> str:
 
 
 def config_marks(seen: Assessment) -> tuple[str, str, str]:
-    """Return the digest of the settings that need a restart, the marker of the runtime settings, and the file's proof.
+    """Return the digest of the settings that need a restart, the marker of the runtime settings, and the persistence.
 
     The runtime settings are those that new servers read from the file and that running ones have applied.
     """
     content, annotations = _configuration(seen)
-    return annotations[READ_ONCE], annotations[CONFIG_MARK], config_map.proof(content)
+    return annotations[READ_ONCE], annotations[CONFIG_MARK], config_map.persistence(content)
 
 
 def ensure_config_map(seen: Assessment) -> Step:

@@ -10,7 +10,7 @@ from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.bus_port import bus_port
 from operators.redis.objects import names, pod, services, stateful_set
 from operators.redis.objects.names import (
-    APPLIED_CONFIG,
+    APPLIED_PERSISTENCE,
     CERTIFICATE_MARK,
     CLUSTER_UID,
     COMPONENT,
@@ -95,13 +95,13 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     own, running = names.owner(seen.resource, seen.settings.operator), permitted(seen)
     runs = running.resource
     image = runs.image_reference(seen.settings.image_repository)
-    digest, mark, proof = config_marks(running)
+    digest, mark, persistence = config_marks(running)
     uid = origin(seen.resource, seen)
     marks, text = made_with(seen.secrets) | {CONFIG_MARK: mark}, template_text(running)
     template = pod.pod(started_with(running), own, image, marks, digest, text, uid, bus_port(seen))
     count = 0 if hibernation.stops(seen) else replicas(seen)
     made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set, uid)
-    made["metadata"]["annotations"] |= {APPLIED_CONFIG: proof} | hibernation.note(seen)
+    made["metadata"]["annotations"] |= {APPLIED_PERSISTENCE: persistence} | hibernation.note(seen)
     spec = runs.spec  # for the default exporter of another release, no node restarts
     given = (
         *((pod.EXPORTER_IMAGE,) if spec.exporter_image and not spec.default_exporter else ()),

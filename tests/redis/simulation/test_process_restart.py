@@ -6,6 +6,7 @@ import pytest
 
 from operators.redis.objects import pod
 from shared.kubernetes.kinds import CONFIG_MAP, POD, Obj
+from tests.harness.faults import requests
 from tests.harness.scenario import ScenarioStep, delete, edit, later, operator_down, unobserved
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.client import Entry
@@ -191,6 +192,28 @@ async def test_nodes_have_their_data_although_the_file_was_edited_while_no_pod_r
     await run.run_steps((SWITCHED_OFF, faults_end(), later(60)))
     redis = run.world.database
     assert isinstance(redis, FakeRedis)
+    assert redis.state()[0]["healthy"]
+    assert redis.guard.records
+    redis.guard.require_resolved(redis)
+
+
+@pytest.mark.parametrize(("former", "desired"), [("no", "yes"), ("yes", "no")])
+async def test_nodes_have_their_data_although_only_the_file_was_written(former: str, desired: str) -> None:
+    """A webhook refuses the writes that follow the one of the ConfigMap, and all nodes stop after the switch."""
+    run = ScenarioRun(World(REDIS))
+    of = {"replicasPerMaster": 0}  # with replicas, the file stays on until the pods are replaced
+    await run.run_steps((cluster(3, config={"appendonly": former}, **of),))
+    run.world.server.faults.answer(403, when=requests("PATCH", "/statefulsets/"), times=None)
+    await run.run_steps((cluster(3, config={"appendonly": desired}, **of), later(60)))
+    redis = run.world.database
+    assert isinstance(redis, FakeRedis)
+    assert {process.config("appendonly") for process in redis.running} == {desired}
+    [found] = run.stage.find(CONFIG_MAP)
+    assert f"\nappendonly {desired}\n" in found["data"]["redis.conf"]
+    await run.run_steps((*(failing(number) for number in range(3)), *all_pods_deleted(3)))
+    await run.wait(60)
+    assert run.stage.find(CONFIG_MAP)[0]["data"] == found["data"], "a former file has older keys"
+    await run.run_steps((faults_end(), later(60)))
     assert redis.state()[0]["healthy"]
     assert redis.guard.records
     redis.guard.require_resolved(redis)

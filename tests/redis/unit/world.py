@@ -223,6 +223,25 @@ def seen(
     return replace(Observed(stateful_set=made, instances=instances, secrets=secrets_of(resource)), **more)
 
 
+def stored(obj: Obj) -> Obj:
+    """Return an object as the API server has it once the operator applied it."""
+    body = {key: part for key, part in obj.items() if key not in ("apiVersion", "kind")}
+    entry = {"manager": "operator", "operation": "Apply", "fieldsV1": _fields(body)}
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": [entry]}}
+
+
+def edited(obj: Obj, **data: str) -> Obj:
+    """Return a ConfigMap after another client than the operator has changed these keys."""
+    [own] = obj["metadata"]["managedFields"]
+    kept = {name: part for name, part in own["fieldsV1"]["f:data"].items() if name[2:] not in data}
+    own = {**own, "fieldsV1": {**own["fieldsV1"], "f:data": kept}}
+    return {**obj, "metadata": {**obj["metadata"], "managedFields": [own]}, "data": {**obj["data"], **data}}
+
+
+def _fields(value: Any) -> Obj:
+    return {f"f:{key}": _fields(part) for key, part in value.items()} if isinstance(value, dict) else {}
+
+
 def secrets_of(resource: RedisCluster) -> Secrets:
     """Secrets of a cluster without a password."""
     name = names.users_secret(resource)

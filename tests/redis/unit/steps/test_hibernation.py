@@ -26,6 +26,7 @@ from tests.redis.unit.world import (
     acts,
     assess,
     cluster,
+    edited,
     formed,
     of,
     plan,
@@ -33,6 +34,7 @@ from tests.redis.unit.world import (
     replica,
     requested_replicas,
     seen,
+    stored,
 )
 from tests.support.hibernating import annotated
 
@@ -257,7 +259,7 @@ def test_pods_whose_claims_are_being_deleted_do_not_stop() -> None:
 
 
 def _file(text: str) -> Obj:
-    return {"kind": "ConfigMap", "metadata": {"name": "demo-config"}, "data": {CONFIG_KEY: text}}
+    return stored({"kind": "ConfigMap", "metadata": {"name": "demo-config"}, "data": {CONFIG_KEY: text}})
 
 
 @pytest.mark.parametrize("wakes", [False, True])
@@ -279,7 +281,8 @@ def test_persistence_of_stopped_nodes_stays_although_the_file_is_changed_by_hand
     former, resource = cluster(*ASLEEP, hibernate=True, config=stopped), cluster(*ASLEEP, hibernate=True)
     found = recorded(seen(former, *ASLEEP, replicas=0))
     made = {each.obj["kind"]: each.obj for each in of(plan(former, found).actions, "Apply")}
-    found = replace(found, stateful_set=made["StatefulSet"], config_map=_file(text) if text else None)
+    file = edited(stored(made["ConfigMap"]), **{CONFIG_KEY: text}) if text else None
+    found = replace(found, stateful_set=stored(made["StatefulSet"]), config_map=file)
     (file,) = (each.obj for each in of(plan(resource, found).actions, "Apply") if each.obj["kind"] == "ConfigMap")
     assert file["data"] == made["ConfigMap"]["data"]
 

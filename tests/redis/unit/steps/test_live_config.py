@@ -25,7 +25,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Apply, Plan
 from shared.status.verdict import Progress
-from tests.redis.unit.world import NOW, PLANNER, At, assess, cluster, formed, node_id, of, seen
+from tests.redis.unit.world import NOW, PLANNER, At, assess, cluster, edited, formed, node_id, of, seen, stored
 
 BEFORE = "present file"
 WORDS = "demo-0 (10.0.0.1:6379) refuses CONFIG SET: ERR active defragmentation is not supported."
@@ -63,7 +63,7 @@ def observed(
     found = seen(resource, *(at or formed()))
     instances = tuple(_with(each, reported, (notes or {}).get(each.number, {})) for each in found.instances)
     kept = config_map_of(using, Observed(config=ConfigTemplate(template)))
-    return replace(found, instances=instances, config_map=kept, config=ConfigTemplate(template))
+    return replace(found, instances=instances, config_map=stored(kept), config=ConfigTemplate(template))
 
 
 def _with(instance: Instance, settings: dict[str, str], notes: Mapping[str, str]) -> Instance:
@@ -306,7 +306,7 @@ def test_refused_value_replaces_neither_the_former_one_nor_a_default() -> None:
 
 def test_value_that_only_a_newer_rule_refuses_stays_as_nodes_run_with_it() -> None:
     resource: Any = cluster(*formed(), config={"cluster-node-timeout": "500"})
-    old = config_map_of(cluster(*formed()), Observed())
+    old = stored(config_map_of(cluster(*formed()), Observed()))
     old["data"][CONFIG_KEY] = old["data"][CONFIG_KEY].replace("timeout 5000", "timeout 500")
     found = replace(observed(resource, resource, cluster_node_timeout="500"), config_map=old)
     plan = planned(resource, found)
@@ -373,8 +373,10 @@ def applied(resource: RedisCluster, found: Observed, **changed: str | None) -> O
     text = str(made["ConfigMap"]["data"][CONFIG_KEY])
     for name, value in changed.items():
         text = re.sub(rf"\n{name} .*", "" if value is None else f"\n{name} {value}", text)
-    edited: Obj = {**made["ConfigMap"], "data": {CONFIG_KEY: text}}
-    return replace(found, config_map=None if None in changed.values() else edited, stateful_set=made["StatefulSet"])
+    file = stored(made["ConfigMap"])
+    file = edited(file, **{CONFIG_KEY: text}) if changed else file
+    made_set = stored(made["StatefulSet"])
+    return replace(found, config_map=None if None in changed.values() else file, stateful_set=made_set)
 
 
 VOLATILE = {"appendonly": "no", "save": ""}
@@ -528,6 +530,37 @@ def test_persistence_that_servers_have_not_accepted_is_not_in_a_restored_file() 
     assert "\nappendonly no\n" in config_map_of(after, found)["data"][CONFIG_KEY]
 
 
+@pytest.mark.parametrize(("former", "desired"), [("no", "yes"), ("yes", "no")])
+def test_file_counts_although_the_stateful_set_was_not_written_after_it(former: str, desired: str) -> None:
+    """A webhook refuses that write, or a tool restores a former StatefulSet; then every node stops."""
+    at = [replace(each, up=False) for each in formed()]
+    before, after = cluster(*at, config={"appendonly": former}), cluster(*at, config={"appendonly": desired})
+    found = replace(applied(before, observed(before, before, *at)), config_map=observed(after, after, *at).config_map)
+    assert found.config_map is not None
+    assert f"\nappendonly {desired}\n" in found.config_map["data"][CONFIG_KEY]
+    assert config_map_of(after, found)["data"] == found.config_map["data"]
+
+
+def test_persistence_of_a_stateful_set_that_another_client_wrote_does_not_count() -> None:
+    """A tool restores a former StatefulSet, and the file was deleted: the spec is the best that is known."""
+    at = [replace(each, up=False) for each in formed()]
+    before, after = cluster(*at, config={"appendonly": "no"}), cluster(*at)
+    found = applied(before, observed(before, before, *at), appendonly=None)
+    assert found.stateful_set is not None
+    restored = {**found.stateful_set, "metadata": {**found.stateful_set["metadata"], "managedFields": []}}
+    assert replace(found, stateful_set=restored).persistence == {}
+    assert "\nappendonly yes\n" in config_map_of(after, replace(found, stateful_set=restored))["data"][CONFIG_KEY]
+
+
+def test_edited_file_does_not_count_although_the_stateful_set_has_no_record() -> None:
+    at = [replace(each, up=False) for each in formed()]
+    resource = cluster(*at)
+    found = applied(resource, observed(resource, resource, *at), appendonly="no")
+    found = replace(found, stateful_set=seen(resource, *at).stateful_set)
+    assert (found.applied_config, found.persistence) == (None, {})
+    assert "\nappendonly yes\n" in config_map_of(resource, found)["data"][CONFIG_KEY]
+
+
 def test_settings_of_a_file_that_is_changed_by_hand_are_not_sent_while_paused() -> None:
     resource = cluster(*formed())
     found = applied(resource, observed(resource, resource), appendonly="no")
@@ -540,5 +573,5 @@ def test_restarts_are_counted_although_the_config_map_was_deleted() -> None:
     removed = config_map_of(resource, replace(found, config_map={**found.config_map, "data": {CONFIG_KEY: "hz 20"}}))  # type: ignore[dict-item]
     digest = removed["metadata"]["annotations"][names.READ_ONCE]
     assert digest.endswith(".1")
-    made = {"spec": {"template": {"metadata": {"annotations": {names.READ_ONCE: digest}}}}}
+    made = {"metadata": {}, "spec": {"template": {"metadata": {"annotations": {names.READ_ONCE: digest}}}}}
     assert configuration.config_digest(assess(resource, replace(found, config_map=None, stateful_set=made))) == digest

@@ -24,7 +24,7 @@ from shared.runtime.plan import PASS, Apply, Delete, Patch, WriteSecret
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from tests.redis.unit.security.rotation import GIVEN, OWN, Lab, certificate, wished
-from tests.redis.unit.world import SETTINGS, UID, assess
+from tests.redis.unit.world import SETTINGS, UID, assess, edited, stored
 
 TEMPLATED: Any = {"pod": [{"configmap": "mine"}]}
 
@@ -78,7 +78,7 @@ def test_deleted_template_keeps_its_last_content() -> None:
     missing = ConfigTemplate(problem=SecretProblem(Reason("ConfigMapMissing"), "There is no ConfigMap mine."))
     step = configuration.require_config(assess(resource, Observed(config=missing)))
     assert (step.progress, step.reason) == (Progress.WAITING, "ConfigMapMissing"), "there is no earlier content to keep"
-    first = config_map_of(resource, Observed(config=ConfigTemplate("hz 42\n")))
+    first = stored(config_map_of(resource, Observed(config=ConfigTemplate("hz 42\n"))))
     assert first["data"][TEMPLATE_KEY] == "hz 42\n"
     seen = Observed(config=missing, config_map=first)
     step = configuration.require_config(assess(resource, seen))
@@ -86,7 +86,7 @@ def test_deleted_template_keeps_its_last_content() -> None:
         Progress.PROGRESSING,
         "There is no ConfigMap mine. Nodes keep its last valid version.",
     )
-    assert config_map_of(resource, seen) == first
+    assert stored(config_map_of(resource, seen)) == first
     assert configuration.config_digest(assess(resource, seen)) == configuration.config_digest(
         assess(resource, Observed(config=ConfigTemplate("hz 42\n"), config_map=first))
     )
@@ -94,18 +94,25 @@ def test_deleted_template_keeps_its_last_content() -> None:
 
 def test_invalid_template_is_reported_and_not_applied() -> None:
     resource = wished(**TEMPLATED)
-    first = config_map_of(resource, Observed(config=ConfigTemplate("hz 42\n")))
+    first = stored(config_map_of(resource, Observed(config=ConfigTemplate("hz 42\n"))))
     seen = Observed(config=ConfigTemplate('hz "43\n'), config_map=first)
     assert configuration.require_config(assess(resource, seen)).reason == "ConfigMapInvalid"
     assert "hz 42\n" in config_map_of(resource, seen)["data"][CONFIG_KEY]
 
 
+def test_last_content_of_a_template_that_another_client_edited_is_not_applied() -> None:
+    resource = wished(**TEMPLATED)
+    first = stored(config_map_of(resource, Observed(config=ConfigTemplate("hz 42\n"))))
+    seen = Observed(config=ConfigTemplate('hz "43\n'), config_map=edited(first, **{TEMPLATE_KEY: "appendonly no\n"}))
+    assert "\nappendonly yes\n" in config_map_of(resource, seen)["data"][CONFIG_KEY]
+
+
 def test_number_of_withdrawn_settings_is_recorded() -> None:
-    before = config_map_of(wished(config={"hz": "20"}), Observed())
+    before = stored(config_map_of(wished(config={"hz": "20"}), Observed()))
     assert WITHDRAWN not in before["metadata"]["annotations"]
-    after = config_map_of(wished(), Observed(config_map=before))
+    after = stored(config_map_of(wished(), Observed(config_map=before)))
     assert after["metadata"]["annotations"][WITHDRAWN] == "1"
-    assert config_map_of(wished(), Observed(config_map=after)) == after
+    assert stored(config_map_of(wished(), Observed(config_map=after))) == after
     digest = configuration.config_digest(assess(wished(), Observed(config_map=before)))
     assert configuration.config_digest(assess(wished(), Observed(config_map=after))) == digest, (
         "one rolling update, not two"
