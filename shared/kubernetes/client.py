@@ -223,17 +223,19 @@ class Kube:
         status: Obj = found["status"]
         return status
 
-    async def apply(self, kind: Kind, obj: Obj) -> Obj:
+    async def apply(self, kind: Kind, obj: Obj, *, dry_run: bool = False) -> Obj:
         """Create the object, or set the owned fields of an existing object to those of `obj` (server-side apply).
 
         Fields that this manager owned and no longer sends are removed. Fields of other managers stay unless `obj` sets
         them: conflicts are forced, as the Kubernetes documentation advises controllers.
+
+        Args:
+            dry_run: whether nothing is stored: the response is that of the write, from validation and admission.
         """
         name = obj["metadata"]["name"]
         path = kind.path(obj["metadata"].get("namespace"), name)
-        return await self._object(
-            Request("PATCH", path, {**self._write, "force": "true"}, obj, APPLY_PATCH), kind, name
-        )
+        query = {**self._write, "force": "true"} | ({"dryRun": "All"} if dry_run else {})
+        return await self._object(Request("PATCH", path, query, obj, APPLY_PATCH), kind, name)
 
     async def create_by_apply(self, kind: Kind, obj: Obj) -> Obj:
         """Create an object by server-side apply, which records its fields as applied; never change an existing one.

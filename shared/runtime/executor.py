@@ -157,6 +157,8 @@ class Executor:
                 await self._require_current(resource)
                 is_current = True
             match action:
+                case Apply(dry_run=True):
+                    await self._judge(action)
                 case Apply():
                     changed |= await self._apply(resource, action)
                 case Patch():
@@ -240,6 +242,15 @@ class Executor:
         if self._was_applied(action, observed):
             return await self._restore(resource, action, observed)
         return await self._apply_over(resource, action, observed, paths)
+
+    async def _judge(self, action: Apply) -> None:
+        """Raise the refusal of an apply to an existing object, if the API server would refuse it."""
+        kind, metadata = action.kind, action.obj["metadata"]
+        observed = await self._read(kind, metadata["namespace"], metadata["name"])
+        if observed is None:
+            raise errors.Conflict(f"{kind} {metadata['name']} was deleted")
+        pinned = _pinned(managed_fields.with_digest(action.obj), uid=observed["metadata"]["uid"])
+        await self._kube.apply(kind, pinned, dry_run=True)
 
     async def _apply_missing(self, resource: Obj, action: Apply) -> None:
         """Create an object that does not exist."""

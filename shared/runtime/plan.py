@@ -32,11 +32,14 @@ class Apply:
 
     Attributes:
         unchanged: whether object and resource must still be as observed, because an outdated state would do harm.
+        dry_run: whether the API server only judges the write to an existing object: a refusal, such as that of a policy,
+            ends the chain before the actions that follow.
     """
 
     kind: Kind
     obj: Obj
     unchanged: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.encoding import canonical, decode
 from shared.kubernetes.kinds import Obj
-from shared.runtime.plan import PASS, Action, Outcome, Step, StepOf, announced
+from shared.runtime.plan import PASS, Action, Apply, Outcome, Step, StepOf, announced
 from shared.status.health import Finding, Health
 from shared.status.reasons import HIBERNATED, HIBERNATING, WAKING_UP
 from shared.status.verdict import Progress, Verdict
@@ -120,9 +120,11 @@ class Hibernation(Generic[SeenStored]):
             return Outcome(), Verdict(Progress.PROGRESSING, HIBERNATING, f"spec.hibernate waits: {why}", warning=True)
         size = {name: getattr(seen.resource.spec, name) for name in self.size}
         noted = self.apply(replace(seen, hibernation=size | {WAKES: 0}))
+        judged = (replace(each, dry_run=True) for each in noted.actions if isinstance(each, Apply))
         message = f"Nothing else is in progress: stopping all pods; {_KEPT}."
         step = announced(seen.resource.obj, Step.wait(HIBERNATING, message, *self.stop_first(seen), *noted.actions))
-        return Outcome(step.actions, requeue=step.requeue), Verdict(step.progress, step.reason, step.message)
+        verdict = Verdict(step.progress, step.reason, step.message)
+        return Outcome((*judged, *step.actions), requeue=step.requeue), verdict  # a policy may refuse: no pod stops
 
     @staticmethod
     def judged(seen: Any, health: Health | None) -> Health | None:

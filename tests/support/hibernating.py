@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shared.kubernetes.kinds import Kind, Obj
+import pytest
+
+from shared.kubernetes.client import Request, Response
+from shared.kubernetes.kinds import STATEFUL_SET, Kind, Obj
 from shared.steps.database import HIBERNATION
+from tests.harness.api_server.requests import value_at
+from tests.harness.harness import NAMESPACE
+from tests.harness.scenario_runner import World
 
 
 def annotated(stateful_set: Obj, note: str, *, by: str = "") -> Obj:
@@ -31,3 +37,19 @@ def annotated(stateful_set: Obj, note: str, *, by: str = "") -> Obj:
 def is_requested(resources: Iterable[tuple[Kind, Obj]], name: str) -> bool:
     """Whether the user requests that the pods of a cluster stop."""
     return any(obj["spec"].get("hibernate") for _, obj in resources if obj["metadata"]["name"] == name)
+
+
+def refuse_to_stop(patch: pytest.MonkeyPatch, world: World, name: str, status: int) -> None:
+    """Let a policy refuse StatefulSets without replicas, also in a dry run."""
+    request, path = world.server.request, STATEFUL_SET.path(NAMESPACE, name)
+    refusal = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "message": POLICY}
+
+    async def judged(given: Request) -> Response:
+        if given.path == path and given.method == "PATCH" and value_at(given.body, "spec.replicas") == 0:
+            return Response(status, refusal)
+        return await request(given)
+
+    patch.setattr(world.server, "request", judged)
+
+
+POLICY = "policy: replicas must be at least 1"

@@ -17,7 +17,8 @@ from tests.etcd.simulation.database import FakeEtcd
 from tests.harness.scenario import Scenario, ScenarioStep, Unsafe, delete, edit, later, limit_turns
 from tests.harness.scenario_runner import ScenarioRun
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, OLD, cluster, hangs, lost, member
-from tests.support.plays import begun_once, played
+from tests.support.hibernating import POLICY, refuse_to_stop
+from tests.support.plays import begun_once, played, pods, ready
 from tests.support.pod_loss import delete_now
 
 PLAIN = cluster(3)
@@ -97,6 +98,22 @@ async def test_password_that_is_rotated_meanwhile_is_set_after_the_wake_up() -> 
     assert reason(run) == "Hibernated"
     await run.run_steps((cluster(3, auth={}), later(60)))
     assert reason(run) == "Ready"
+
+
+@pytest.mark.parametrize(("status", "expected"), [(403, "Forbidden"), (422, "Rejected")])
+async def test_stop_that_a_policy_refuses_costs_no_pod_and_is_reported(status: int, expected: str) -> None:
+    run = await begun_once(ETCD, PLAIN)
+    before = pods(run)
+    with pytest.MonkeyPatch.context() as patch:
+        refuse_to_stop(patch, run.world, NAME, status)
+        await run.run_steps((ASLEEP,))
+        for _ in range(15):
+            await run.wait(60)
+            found = ready(run)
+            assert (pods(run), found["reason"], reason(run, "Available")) == (before, expected, "Served")
+            assert POLICY in found["message"]
+    await run.wait(60)
+    assert (reason(run), len(run.stage.find(POD))) == ("Hibernated", 0)
 
 
 async def test_claims_that_a_user_has_deleted_do_not_end_with_a_hibernation() -> None:

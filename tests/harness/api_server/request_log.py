@@ -77,7 +77,7 @@ class RequestLog:
             answer: response of the server; None if the request never reached it.
             changed: whether the server's state changed.
         """
-        if target.request.method not in WRITES:
+        if target.request.method not in WRITES or target.request.query.get("dryRun"):
             self.reads[target.verb] += 1
             return
         stored = answer.body.get("metadata", {}) if answer is not None and answer.status < 400 else {}

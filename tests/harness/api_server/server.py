@@ -121,7 +121,8 @@ class ApiServer:
         fault, before = self.faults.next(request), self._store.version
         live = self._store.get(target.kind, target.namespace, target.name)
         answer = self._answer(target) if fault is None or fault.landed else None
-        if answer is not None and answer.status < 400 and request.method in faults.WRITES:
+        is_write = request.method in faults.WRITES and not request.query.get("dryRun")
+        if answer is not None and answer.status < 400 and is_write:
             self.check_write(target, live)
         self.log.record(target, answer, changed=self._store.version != before)
         if fault is None and answer is not None:
@@ -279,11 +280,12 @@ class ApiServer:
         except ssa.FieldConflict as conflict:
             raise _conflict_failure(conflict) from None
         if live is None:
-            return Response(
-                201, self._commit(target, None, self._admitted(target, self._new_object(target, new), {}), records)
-            )
-        new = self._admitted(target, permitted_changes(target, live, new), live)
-        return Response(200, self._commit(target, live, new, records))
+            new = self._admitted(target, self._new_object(target, new), {})
+        else:
+            new = self._admitted(target, permitted_changes(target, live, new), live)
+        if not target.request.query.get("dryRun"):
+            new = self._commit(target, live, new, records)
+        return Response(201 if live is None else 200, new)
 
     def _rescale(self, target: TargetedRequest) -> Response:
         live = self._live(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from operators.etcd.report.metrics import HAS_LEADER, cluster_states
 from operators.etcd.state.observed import Observed
 from shared.kubernetes.encoding import canonical
 from shared.kubernetes.kinds import Obj
-from shared.runtime.plan import Plan
+from shared.runtime.plan import Apply, Plan
 from shared.status.resource_metrics import DESIRED
 from shared.status.verdict import Progress
 from shared.steps.database import HIBERNATION
@@ -67,14 +68,19 @@ def hibernating(*at: At, known: bool = True, pods: int = 3, wakes: bool = False,
 
 def record_of(made: Plan) -> dict[str, int]:
     """Return the record in the StatefulSet that is applied last."""
-    applied = (getattr(action, "obj", {}) for action in made.actions)
-    *_, last = (None, *(obj for obj in applied if obj.get("kind") == "StatefulSet"))
+    *_, last = (None, *_applied(made))
     return record(last)
 
 
 def replicas(made: Plan) -> int:
-    *_, last = (obj for action in made.actions if (obj := getattr(action, "obj", {})).get("kind") == "StatefulSet")
+    *_, last = _applied(made)
     return int(last["spec"]["replicas"])
+
+
+def _applied(made: Plan) -> Iterator[Obj]:
+    """Yield the applied StatefulSets; a dry run applies nothing."""
+    applies = (action for action in made.actions if isinstance(action, Apply) and not action.dry_run)
+    return (each.obj for each in applies if each.obj["kind"] == "StatefulSet")
 
 
 def begun(*at: At, **spec: Any) -> Plan:

@@ -76,13 +76,19 @@ def hibernating(
 
 def record_of(made: Plan) -> dict[str, int]:
     """Return the record in the StatefulSet that is applied last."""
-    *_, last = (each.obj for each in of(made.actions, "Apply") if each.obj["kind"] == "StatefulSet")
-    return record(last)
+    return record(_applied(made))
 
 
 def applied_replicas(made: Plan) -> int:
-    *_, last = (each.obj for each in of(made.actions, "Apply") if each.obj["kind"] == "StatefulSet")
-    return int(last["spec"]["replicas"])
+    return int(_applied(made)["spec"]["replicas"])
+
+
+def _applied(made: Plan) -> Obj:
+    """Return the StatefulSet that is applied last; a dry run applies nothing."""
+    applies = (each for each in of(made.actions, "Apply") if not each.dry_run)
+    *_, last = (each.obj for each in applies if each.obj["kind"] == "StatefulSet")
+    found: Obj = last
+    return found
 
 
 def test_hibernation_is_reported_before_anything_stops() -> None:
@@ -94,13 +100,28 @@ def test_hibernation_is_reported_before_anything_stops() -> None:
     assert made.health.available.holds, "the pods still serve"
 
 
-def test_all_pods_stop_with_the_record_and_replicas_two_seconds_earlier() -> None:
-    """One chain, by one monotonic clock: if an action fails, or the operator ends, the replicas return."""
-    made = planned(*formed(), hibernate=True, status=ANNOUNCED)
+def with_delay(found: Observed, seconds: int) -> Observed:
+    """Return the observed state whose pods sleep before their servers get SIGTERM."""
+    server: Obj = {"name": "redis", "lifecycle": {"preStop": {"sleep": {"seconds": seconds}}}}
+    pods = ((each, each.pod_obj or {}) for each in found.instances)
+    instances = (replace(each, pod_obj=pod | {"spec": {"containers": [server]}}) for each, pod in pods)
+    return replace(found, instances=tuple(instances))
+
+
+@pytest.mark.parametrize(("delay", "pause"), [(5, "2")])
+def test_all_pods_stop_with_the_record_and_replicas_some_time_earlier(delay: int, pause: str) -> None:
+    """One chain, by one monotonic clock: if an action fails, or the operator ends, the replicas return.
+
+    The StatefulSet would create a replica again that ends before the primaries are deleted.
+    """
+    resource = cluster(*formed(), hibernate=True, status=ANNOUNCED)
+    made = plan(resource, with_delay(seen(resource, *formed()), delay))
     *_, last = made.chains
     deletions = [f"delete Pod demo-{number}" for number in (3, 4, 5)]
-    assert acts(last) == acts(made.actions) == [*deletions, "wait 2 s, so that replicas stop before primaries"]
-    assert [type(action).__name__ for action in last] == [*["Delete"] * 3, "Pause", "Apply"]
+    assert acts(last) == acts(made.actions) == [*deletions, f"wait {pause} s, so that replicas stop before primaries"]
+    assert [type(action).__name__ for action in last] == ["Apply", *["Delete"] * 3, "Pause", "Apply"]
+    judged, applied = of(last, "Apply")
+    assert (judged.dry_run, applied.dry_run, judged.obj) == (True, False, applied.obj)
     assert (applied_replicas(made), record_of(made), made.verdict.reason) == (0, STOPPED, "Hibernating")
 
 

@@ -11,7 +11,7 @@ from operators.etcd.client.errors import Unhealthy
 from shared.api.spec import InvalidSpec
 from shared.kubernetes import accessors, managed_fields
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import Conflict, NotEvictable, Unavailable
+from shared.kubernetes.errors import Conflict, Forbidden, NotEvictable, Unavailable
 from shared.kubernetes.kinds import (
     DISRUPTION_BUDGET,
     EVENT,
@@ -276,6 +276,23 @@ async def test_failed_action_ends_its_own_chain_only(lab: Lab) -> None:
     assert (done.changed, done.chain, str(done.failure)) == (True, 0, "first")
     assert lab.boxes.done == [Shake()], "the chains after a failure, and nothing after it in its own chain"
     assert lab.user_client.get(SERVICE, NAMESPACE, "a")
+
+
+async def test_dry_run_changes_nothing_and_its_refusal_ends_the_chain(lab: Lab) -> None:
+    service = lab.made(SERVICE, "a", spec={"clusterIP": "None"})
+    judged = Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec={"type": "NodePort"}), dry_run=True)
+    before = lab.server.version
+    assert not await lab.do(judged)
+    await lab.do(judged, Shake())
+    assert (lab.server.version, lab.boxes.done) == (before, [Shake()])
+    assert lab.harness.cache.get(SERVICE, NAMESPACE, "a")["spec"] == service["spec"]
+    lab.server.faults.answer(403, when=requests("PATCH", "/services/a"))
+    with pytest.raises(Forbidden):
+        await lab.do(judged, Shake())
+    lab.user_client.delete(SERVICE, NAMESPACE, "a")
+    with pytest.raises(Conflict):
+        await lab.do(judged, Shake())
+    assert lab.boxes.done == [Shake()]
 
 
 async def test_no_chain_is_executed_after_one_that_finds_an_outdated_plan(lab: Lab) -> None:
