@@ -32,8 +32,8 @@ class Apply:
 
     Attributes:
         unchanged: whether object and resource must still be as observed, because an outdated state would do harm.
-        dry_run: whether the API server only judges the write to an existing object: a refusal, such as that of a policy,
-            ends the chain before the actions that follow.
+        dry_run: whether the API server only judges the write to an existing object: a refusal, as by a policy, ends the
+            chain before the actions that follow.
     """
 
     kind: Kind

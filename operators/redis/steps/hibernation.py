@@ -1,7 +1,8 @@
 """Settings that a hibernating RedisCluster keeps, and the order in which its nodes stop. Pure.
 
 While a replica runs, Valkey 9 lets it take over from a primary that gets SIGTERM, and other engines may elect it. So
-the pods of all replicas are deleted first. The StatefulSet has no replicas before it could create them again.
+the pods of all replicas are deleted first. The StatefulSet has no replicas before it could create them again, unless
+the deletions take seconds: then a replica that has returned may take over, in sync, and keeps that role.
 Both is one chain of actions: no stage can be paused, and no time of another machine counts. If the operator ends in
 between, the replicas return as those of any deleted pod.
 """
@@ -13,7 +14,7 @@ from dataclasses import replace
 from operators.redis.client.commands import Pause
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import redis_conf
-from operators.redis.objects.pod import starts_afresh
+from operators.redis.objects.pod import starts_afresh, stop_delay
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.steps.configuration import template_text
 from operators.redis.topology.view_conflicts import brief
@@ -21,8 +22,8 @@ from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Action, Delete
 from shared.steps import hibernation
 
-HEAD_START_SECONDS = 2.0
-"""Time between the deletions of replicas and of primaries: less than the preStop hook sleeps (`pod.stop_delay`)."""
+MIN_HEAD_START_SECONDS, MAX_HEAD_START_SECONDS = 0.5, 2.0
+"""Bounds of the time between the deletions of replicas and of primaries: half of what their preStop hooks sleep."""
 
 
 def hold(seen: Assessment) -> Assessment:
@@ -61,8 +62,11 @@ def why_running(seen: Assessment) -> str:
 
 
 def stop_replicas(seen: Assessment) -> tuple[Action, ...]:
-    """Return the actions by which the servers of replicas get SIGTERM two seconds before those of primaries."""
+    """Return the actions by which the servers of replicas get SIGTERM before those of primaries."""
     replicas = [seen.reachable[node.id] for node in seen.view.reachable_nodes if node.is_replica]
-    deletions = [Delete(POD, each.pod_obj) for each in replicas if each.pod_obj]
-    pause = Pause(seen.secrets.access, HEAD_START_SECONDS, "so that replicas stop before primaries")
-    return (*deletions, pause) if deletions else ()
+    pods = [each.pod_obj for each in replicas if each.pod_obj]
+    if not pods:
+        return ()
+    seconds = min(MAX_HEAD_START_SECONDS, max(MIN_HEAD_START_SECONDS, min(map(stop_delay, pods)) / 2))
+    pause = Pause(seen.secrets.access, seconds, "so that replicas stop before primaries")
+    return (*(Delete(POD, each) for each in pods), pause)

@@ -108,7 +108,7 @@ def with_delay(found: Observed, seconds: int) -> Observed:
     return replace(found, instances=tuple(instances))
 
 
-@pytest.mark.parametrize(("delay", "pause"), [(5, "2")])
+@pytest.mark.parametrize(("delay", "pause"), [(5, "2"), (2, "1"), (1, "0.5"), (0, "0.5")])
 def test_all_pods_stop_with_the_record_and_replicas_some_time_earlier(delay: int, pause: str) -> None:
     """One chain, by one monotonic clock: if an action fails, or the operator ends, the replicas return.
 
