@@ -26,6 +26,20 @@ def recorded_entries(status: Obj) -> list[Obj]:
     ]
 
 
+POD_NOT_READY = "The kubelet does not report the pod as ready."
+"""Message of a node that is in sync, or owns slots."""
+
+
+def out_of_sync_since(entry: Obj) -> str | None:
+    """Return since when a replica was not seen in sync; None if it was when last seen, or if that is unknown.
+
+    Earlier builds did not record it: a replica that did not serve may not have been in sync since then.
+    """
+    serves = entry.get("status") != "False" or entry.get("message") == POD_NOT_READY
+    is_known = entry.get("role") != REPLICA_ROLE or serves
+    return entry.get("outOfSyncSince") or (None if is_known else entry.get("lastTransitionTime"))
+
+
 def lacks_nodes(status: Obj) -> bool:
     """Return whether status.nodes is missing, although an operator has written this status from a plan."""
     is_written = "formed" in status or any(map(is_node, status.get("conditions") or ()))

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from operators.redis.api.engine_versions import Engine
-from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE
+from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE, out_of_sync_since
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Doubt, RecordedJob, RecordedMove
 from shared.api.spec import (
@@ -421,7 +421,7 @@ def recorded_node(entry: Obj) -> RecordedNode:
         copy_has_keys=entry.get("copyHasKeys") is True,
         engine=engine_of(entry),
         since=datetime.fromisoformat(entry["lastTransitionTime"]) if entry.get("lastTransitionTime") else None,
-        out_of_sync_since=datetime.fromisoformat(entry["outOfSyncSince"]) if entry.get("outOfSyncSince") else None,
+        out_of_sync_since=datetime.fromisoformat(lacking) if (lacking := out_of_sync_since(entry)) else None,
         host=entry.get("host") or "",
         zone=entry.get("zone") or "",
     )

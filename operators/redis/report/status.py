@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from operators.redis.api.node_entries import PRIMARY_ROLE, REPLICA_ROLE, as_conditions
+from operators.redis.api.node_entries import POD_NOT_READY, PRIMARY_ROLE, REPLICA_ROLE, as_conditions, out_of_sync_since
 from operators.redis.client.server import PORT
 from operators.redis.facts import migration_status
 from operators.redis.facts.assessment import Assessment
@@ -174,7 +174,8 @@ def node_entry(seen: Assessment, instance: Instance) -> Obj:
     if entry["role"] == REPLICA_ROLE and not (node and node.synced):
         # A link to a primary that does not answer proves nothing, nor does a node that only the operator cannot reach.
         is_unknown = entry["status"] == "Unknown" or (node and node.connected and not (node.primary_at or node.astray))
-        entry["outOfSyncSince"] = before.get("outOfSyncSince") or (None if is_unknown else rfc3339(seen.now))
+        begins = None if is_unknown else out_of_sync_since(before) or rfc3339(seen.now)
+        entry["outOfSyncSince"] = before.get("outOfSyncSince") or begins
     same = all(before.get(field) == entry[field] for field in ("role", "status"))
     entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or rfc3339(seen.now)
     return {name: value for name, value in entry.items() if value is not None}
@@ -252,7 +253,7 @@ def _doing(seen: Assessment, instance: Instance) -> tuple[str, str]:
         return STARTING, "Loading data."
     node = seen.view.nodes[instance.id]
     if node.synced or seen.view.slots_of(node.id):
-        return STARTING, "The kubelet does not report the pod as ready."
+        return STARTING, POD_NOT_READY
     if node.astray:
         return REPLICATING_ELSEWHERE, replication_link.problem(seen, node)
     if node.is_replica:

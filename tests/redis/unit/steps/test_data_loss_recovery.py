@@ -427,6 +427,35 @@ def test_replica_that_was_not_in_sync_takes_over_only_with_consent(
 
 
 @pytest.mark.parametrize(
+    ("before", "between", "takes_over"),
+    [
+        (HUNG, [], False),
+        (HUNG, [(P0, HUNG)], False),
+        (replace(R0, synced=False), [(lost(P0, 0), LINKED)], False),
+        (replace(R0, ready=False), [], True),
+        (replace(UNREACHABLE, ready=True), [], True),
+        (R0, [], True),
+    ],
+    ids=["hung", "hung, and observed", "not in sync, and resumes", "in sync, and not ready", "out of reach", "in sync"],
+)
+def test_replica_that_was_not_in_sync_for_an_earlier_build_takes_over_only_with_consent(
+    before: At, between: list[tuple[At, At]], *, takes_over: bool
+) -> None:
+    """An earlier build recorded since when the replica did not serve, but not since when it was not in sync."""
+    at, recorded = (P0, P1, P2, before, R1, R2), cluster(*formed()).obj["status"]["nodes"]
+    resource = cluster(*at, status={"nodes": recorded})
+    recorded = PLANNER.plan(resource, seen(resource, *at), NOW - timedelta(seconds=3600)).status["nodes"]
+    recorded = [{key: value for key, value in entry.items() if key != "outOfSyncSince"} for entry in recorded]
+    for primary, copy in between:
+        at = (primary, P1, P2, copy, R1, R2)
+        resource = cluster(*at, status={"nodes": recorded})
+        recorded = PLANNER.plan(resource, seen(resource, *at), NOW - timedelta(seconds=2)).status["nodes"]
+    made = plan(*world(lost(P0, 0), P1, P2, replace(R0, unlinked_seconds=1.0), R1, R2, status={"nodes": recorded}))
+    assert bool(of(made.actions, "FailOver")) == takes_over
+    assert made.status.get("recovery", {}).get("older") == (None if takes_over else [node_id(3)])
+
+
+@pytest.mark.parametrize(
     ("primaries", "reporting", "takes_over"),
     [(1, 0, False), (2, 0, False), (2, 1, True), (4, 1, False), (4, 2, True), (5, 2, False), (5, 3, True)],
 )
