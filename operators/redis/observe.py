@@ -67,7 +67,7 @@ log = logging.getLogger(__name__)
 Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
 
 COPIED = (
-    "its server has the node id of {others}: one of the volumes is a copy. If it is this one, run "
+    "its server has the node id of {others}: one of the volumes is a copy{unless}. If it is this one, run "
     "kubectl delete {what}, and a new node starts instead."
 )
 """Error of an instance whose server may run on a copy of another one's volume."""
@@ -347,7 +347,8 @@ def _without_copies(resource: RedisCluster, instances: Sequence[Instance]) -> It
     """Yield the instances without reports of servers that may run on a copy of another one's volume.
 
     Such a server has the node id of the original. The id belongs to the instance that the status records for it, as
-    long as that has the recorded volume; else to none of several that report it.
+    long as that has the recorded volume; else to none of several that report it. One process that answers at the
+    addresses of two pods is no copy: one of the addresses is a former one.
     """
     reporting, owners = defaultdict[str, list[Instance]](list), defaultdict[str, list[Instance]](list)
     for each in instances:
@@ -356,10 +357,18 @@ def _without_copies(resource: RedisCluster, instances: Sequence[Instance]) -> It
         if each.recorded and each.disk and each.disk == each.recorded.disk and marked == each.disk:
             owners[each.recorded.node_id].append(each)
     for each in instances:
-        others = [other.name for other in owners[each.id] or reporting[each.id] if each.report and other is not each]
-        claim = f"pvc/{names.volume_name(resource, each.number)} " if each.volume else ""
-        error = COPIED.format(others=" and ".join(others), what=f"{claim}pod/{each.name}")
-        yield dataclasses.replace(each, report=None, error=error) if others else each
+        others = [other for other in owners[each.id] or reporting[each.id] if each.report and other is not each]
+        yield dataclasses.replace(each, report=None, error=_why_not(resource, each, others)) if others else each
+
+
+def _why_not(resource: RedisCluster, instance: Instance, others: Sequence[Instance]) -> str:
+    """Return why a server is not the node of an instance: others have its node id."""
+    if any(other.report and instance.report and other.report.run_id == instance.report.run_id for other in others):
+        return ELSEWHERE
+    unless = "" if all(other.report for other in others) else ", unless that pod has this address now"
+    claim = f"pvc/{names.volume_name(resource, instance.number)} " if instance.volume else ""
+    listed = " and ".join(other.name for other in others)
+    return COPIED.format(others=listed, unless=unless, what=f"{claim}pod/{instance.name}")
 
 
 def _same(live: Obj | None, known: Obj | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -30,7 +31,6 @@ OPTIONS = parse_options("redis-operator", "redis", [], {})
 
 INFORMATION = """\
 redis_version:8.0.2
-run_id:r
 used_memory:1
 maxmemory:0
 maxmemory_policy:noeviction
@@ -42,7 +42,11 @@ master_repl_offset:1
 
 @dataclass
 class StubServer:
-    """A server that knows no other node: the id that it reports, or the error of every request."""
+    """A server that knows no other node: the id that it reports, or the error of every request.
+
+    Attributes:
+        run: id of the process.
+    """
 
     id: str = ""
     error: RedisError | None = None
@@ -50,6 +54,7 @@ class StubServer:
     importing: tuple[int, ...] = ()
     keys: dict[int, int] = field(default_factory=dict)
     slots: str = "0-16383"
+    run: int = field(default_factory=count().__next__)
 
     async def pipe(self, commands: Any) -> list[Any]:
         self.calls.append("pipe")
@@ -61,7 +66,7 @@ class StubServer:
         line = f"{self.id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected {self.slots}{marks}\n"
         user = ["flags", ["on", "nopass"], "passwords", []]
         state, given = "cluster_state:ok\ncluster_current_epoch:1\n", (["masterauth", ""], ["masteruser", ""])
-        found = [INFORMATION, 0, state, line, given[0], user, given[1], None]
+        found = [f"{INFORMATION}run_id:{self.run}\n", 0, state, line, given[0], user, given[1], None]
         settings = [command[2] for command in commands[len(found) :]]
         return [*found, *([name, "20"] if name != "mine.size" else [] for name in settings)]
 
@@ -282,8 +287,24 @@ async def test_server_on_a_copy_of_a_volume_is_not_the_node_of_the_original(*, o
     kubernetes, servers = copied(original_is_up=original_is_up)
     seen = await kubernetes.observe(**servers)
     assert [instance.id for instance in seen.instances] == [node_id(0) * original_is_up, "", node_id(2)]
-    assert "its server has the node id of demo-0" in seen.instances[1].error
+    assert "its server has the node id of demo-0: one of the volumes is a copy" in seen.instances[1].error
+    assert ("unless that pod has this address now" in seen.instances[1].error) == (not original_is_up)
     assert "run kubectl delete pvc/data-demo-1 pod/demo-1, and a" in seen.instances[1].error
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+async def test_server_that_is_reached_at_two_addresses_is_no_copy(*, is_recorded: bool) -> None:
+    """Addresses were assigned again after a reboot, and the status of a pod still has its former one."""
+    recorded = cluster(*formed()[:3]).reported["nodes"]
+    nodes = recorded if is_recorded else [recorded[0], recorded[1] | {"disk": "another"}, recorded[2]]
+    kubernetes = Kubernetes(cluster(*formed()[:3], replicasPerMaster=0, status={"nodes": nodes}))
+    for number, address in enumerate(("10.0.0.1", None, None)):
+        kubernetes.pod(number, address=address)
+        kubernetes.volume(number)
+    seen = await kubernetes.observe(**reachable_nodes("", node_id(1), node_id(2)))
+    assert [instance.id for instance in seen.instances] == ["", node_id(1) * is_recorded, node_id(2)]
+    assert [instance.error for instance in seen.instances] == [ELSEWHERE, "" if is_recorded else ELSEWHERE, ""]
+    assert not seen.lost(node_id(0))
 
 
 async def test_of_two_servers_with_one_recorded_id_none_is_believed() -> None:
