@@ -15,7 +15,9 @@ from operators.redis.state.instance import Instance
 from operators.redis.state.observed import outlives_pods
 from operators.redis.steps.configuration import template_text
 from operators.redis.steps.rollout_markers import is_applied
+from shared.kubernetes.accessors import is_terminating
 from shared.runtime.plan import PASS, Step
+from shared.status.health import listed
 from shared.steps import lost_authority
 
 
@@ -54,8 +56,13 @@ def _is_replica(instance: Instance) -> bool:
 
 def _refusal(seen: Assessment) -> str:
     resource = seen.resource
-    if not outlives_pods(resource, *seen.instances):
-        lacks = "a volume claim is being deleted" if resource.has_storage else "there is no spec.storage"
+    # A server that does not answer may restart too, now or once it is known why.
+    used = (each for each in seen.instances if (seen.is_needed(each.id) if each.report else each.pod))
+    ending = tuple(each.volume["metadata"]["name"] for each in used if each.volume and is_terminating(each.volume))
+    if ending:
+        lacks = f"PersistentVolumeClaim {listed(ending)}: being deleted"
+    elif not outlives_pods(resource):
+        lacks = "there is no spec.storage"
     elif not appends(resource, template_text(seen)) or not _writes_log(seen):
         lacks = 'appendonly is "no"'
     elif not resource.spec.rolls:

@@ -11,7 +11,7 @@ from shared.kubernetes.secrets import content_of
 from shared.pki.stores import fingerprint, parsed
 from shared.pki.validity import signers
 from tests.harness.harness import NAMESPACE
-from tests.harness.scenario import ScenarioStep, delete
+from tests.harness.scenario import ScenarioStep, Stage, delete, edit
 from tests.harness.scenario_runner import ScenarioRun
 from tests.redis.simulation.database import FakeRedis
 from tests.support.issuing import authority
@@ -136,4 +136,32 @@ async def test_nodes_that_would_lose_their_data_do_not_restart(given: ScenarioSt
     found = ready(play)
     assert (found["reason"], pods(play)) == ("AuthorityUntrusted", before)
     assert found["message"].startswith(f"No node trusts the certificate authority of Secret {CA}, ")
+    assert (f"PersistentVolumeClaim data-{NAME}-0, " in found["message"]) == bool(steps)
     assert not redis.violations
+
+
+def unused_claim_kept(stage: Stage) -> None:
+    """Delete a claim that no pod uses, and that a finalizer keeps."""
+    [claim, *_] = stage.find(PERSISTENT_VOLUME_CLAIM)
+    metadata = {key: claim["metadata"][key] for key in ("namespace", "labels")}
+    metadata |= {"name": f"data-{NAME}-6", "finalizers": ["example.com/kept"]}
+    stage.user_client.create(
+        PERSISTENT_VOLUME_CLAIM,
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim["spec"]},
+    )
+    stage.user_client.delete(PERSISTENT_VOLUME_CLAIM, stage.namespace, f"data-{NAME}-6")
+
+
+async def test_claim_that_no_node_uses_keeps_no_node_from_a_restart() -> None:
+    play = await running(WITH_TLS)
+    former = signer_of(play, CA)
+    redis: FakeRedis = play.stage.database
+    await play.step(ScenarioStep("a claim of no pod is being deleted", unused_claim_kept))
+    redis.guard.may_split = True
+    await play.step(deleted(*LOST["all"]))
+    await play.wait(20, times=30)
+    redis.guard.may_split = False
+    await play.wait(DAY, times=2)
+    assert len(play.stage.find(PERSISTENT_VOLUME_CLAIM)) == 7
+    await play.step(edit(PERSISTENT_VOLUME_CLAIM, {"metadata": {"finalizers": None}}, f"data-{NAME}-6"))
+    require_whole(play, former)
