@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from operators.etcd.api.backup import EtcdBackup
+from operators.etcd.backup import pods
 from operators.etcd.backup.observe import Observed
 from operators.etcd.backup.outcome import Outcome, time
 from operators.etcd.reasons import POD_DELETED, POD_NOT_STARTING
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.pods import Pod
 from shared.runtime.settings import Settings
 from shared.steps.view import View
@@ -44,9 +46,8 @@ class Assessment(View[EtcdBackup, Settings]):
             return Outcome(False, POD_DELETED, "The pod of the attempt was deleted.") if self.attempts else None
         if self.observed.outcome is not None:
             return self.observed.outcome
-        created = time(pod["metadata"].get("creationTimestamp"))
         deadline = int(pod["spec"].get("activeDeadlineSeconds") or 0) + START_TIMEOUT_SECONDS
-        if created is None or (self.now - created).total_seconds() < deadline:
+        if self.started is None or (self.now - self.started).total_seconds() < deadline:
             return None
         problem = Pod.of(pod).problem or "it reported nothing"
         return Outcome(
@@ -54,11 +55,22 @@ class Assessment(View[EtcdBackup, Settings]):
         )
 
     @property
+    def started(self) -> datetime | None:
+        """Time at which the operator created the pod of the current attempt; None if there was none."""
+        pod, before = self.observed.pod, self.resource.reported.get("startedAt")
+        created = annotation(pod, pods.STARTED) or pod["metadata"].get("creationTimestamp") if pod else None
+        return time(created or before)
+
+    @property
+    def ended(self) -> datetime:
+        """Time at which the current attempt ended: the clock of its node is only used to measure how long it ran."""
+        seconds = self.outcome.seconds if self.outcome else None
+        return min(self.now, (self.started or self.now) + timedelta(seconds=max(0.0, seconds or 0.0)))
+
+    @property
     def next_attempt(self) -> datetime:
         """Time of the next attempt after a failed one."""
-        finished = self.outcome.finished if self.outcome else None
-        ended = finished or time(self.resource.reported.get("startedAt")) or self.now
-        return ended + timedelta(seconds=BACKOFF_SECONDS[min(self.attempts, len(BACKOFF_SECONDS)) - 1])
+        return self.ended + timedelta(seconds=BACKOFF_SECONDS[min(self.attempts, len(BACKOFF_SECONDS)) - 1])
 
     @property
     def gives_up(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,15 +22,14 @@ class Outcome:
         reason: reason of the failure: of the program, or else of Kubernetes.
         message: message of the failure, as a sentence.
         result: result of the last container.
-        started, finished: start and end time; None if the kubelet did not report them.
+        seconds: how long the pod ran, by the clock of the kubelet; None if it did not report that.
     """
 
     succeeded: bool
     reason: Reason = NO_REASON
     message: str = ""
     result: Obj = field(default_factory=dict)
-    started: datetime | None = None
-    finished: datetime | None = None
+    seconds: float | None = None
 
 
 def outcome(pod: Obj | None) -> Outcome | None:
@@ -42,11 +42,12 @@ def outcome(pod: Obj | None) -> Outcome | None:
     started = time(reported.get("startTime"))
     finished = max((found for end in ends if (found := time(end.get("finishedAt")))), default=None)
     failed = next((end for end in ends if end.get("exitCode")), None)
+    seconds = (finished - started).total_seconds() if started and finished else None
     result = _result(ends[-1]) if ends else {}
     if reported["phase"] == "Succeeded" and failed is None and result:
-        return Outcome(succeeded=True, result=result, started=started, finished=finished)
+        return Outcome(succeeded=True, result=result, seconds=seconds)
     reason, message = _failure(reported, failed or {})
-    return Outcome(False, reason, message, started=started, finished=finished)
+    return Outcome(False, reason, message, seconds=seconds)
 
 
 def _failure(reported: Obj, end: Obj) -> tuple[Reason, str]:
@@ -76,6 +77,12 @@ def _result(end: Obj) -> Obj:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def ended_for(pod: Obj, now: datetime) -> float:
+    """Return the seconds since a pod ended: those since its creation, without those for which it ran."""
+    found, created = outcome(pod), time(pod["metadata"].get("creationTimestamp"))
+    return (now - created).total_seconds() - ((found.seconds if found else None) or 0.0) if created else math.inf
 
 
 def time(text: Any) -> datetime | None:

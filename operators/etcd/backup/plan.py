@@ -142,6 +142,7 @@ def take_snapshot(seen: Assessment) -> Step:
         choice.name,
         choice.status,
         attempt=attempt,
+        now=seen.now,
         message=message,
         keep=keep,
         password_secret=observed.password_secret,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from datetime import datetime
 
 from operators.etcd.api.backup import API, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
@@ -23,6 +24,7 @@ from operators.etcd.objects.pod import RUN_AS_USER as UID
 from operators.etcd.security.secrets import USER
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, PRIVATE_KEY
@@ -30,6 +32,9 @@ from shared.runtime.settings import Settings
 
 ATTEMPT = "etcd.ydzs.io/attempt"
 """Annotation of a snapshot's pod: number of the attempt."""
+
+STARTED = "etcd.ydzs.io/started"
+"""Annotation of a snapshot's pod: time at which it was created, by the clock of the operator."""
 
 RECIPE = "etcd.ydzs.io/recipe"
 """Annotation of a restore's pod: digest of its spec, to detect that another pod is needed."""
@@ -91,6 +96,7 @@ def snapshot_pod(
     status: EndpointStatus,
     *,
     attempt: int,
+    now: datetime,
     message: str,
     keep: int | None,
     password_secret: str = "",
@@ -101,6 +107,7 @@ def snapshot_pod(
         member: name of the member.
         status: status that the member reported.
         attempt: number of the attempt, from 1.
+        now: present time.
         message: message to report while the pod runs.
         keep: number of scheduled snapshots to keep; None for a snapshot without a schedule.
         password_secret: name of the Secret with root's password; empty without authentication.
@@ -132,7 +139,7 @@ def snapshot_pod(
         backup_owner(backup, settings.operator),
         snapshot_pod_name(backup.name),
         _SNAPSHOT,
-        {ATTEMPT: str(attempt), MESSAGE: message},
+        {ATTEMPT: str(attempt), STARTED: rfc3339(now), MESSAGE: message},
         seconds=600 + status.db_size // MIN_BYTES_PER_SECOND,
         more=_nodes(cluster),
         containers=[_operator_container(settings, _SNAPSHOT, arguments, mounts)],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from operators.etcd.api.backup import COMPLETE, FAILED, PENDING, RUNNING, EtcdBackup
 from operators.etcd.backup import locations
 from operators.etcd.backup.assessment import Assessment
@@ -22,12 +20,10 @@ RETRIES = "The operator retries."
 
 def status(seen: Assessment) -> Obj:
     """Return the status of an EtcdBackup that is not finished."""
-    backup, observed = seen.resource, seen.observed
-    found: Obj = {"phase": RUNNING if observed.alive else PENDING}
+    found: Obj = {"phase": RUNNING if seen.observed.alive else PENDING}
     if seen.attempts:
         found["attempts"] = seen.attempts
-    began = ((observed.pod or {}).get("metadata") or {}).get("creationTimestamp") or backup.reported.get("startedAt")
-    return found | ({"startedAt": began} if began else {})
+    return found | ({"startedAt": rfc3339(seen.started)} if seen.started else {})
 
 
 def finished(seen: Assessment) -> Plan | None:
@@ -55,7 +51,7 @@ def _complete(seen: Assessment, outcome: Outcome) -> Plan:
         "size": _human_readable(size),
         "sha256": result["sha256"],
         **({"etcdVersion": result["version"]} if result["version"] else {}),
-        **_times(outcome, seen.now),
+        **_times(seen, outcome),
     }
     caution = seen.observed.message.partition(f"from {result['member']}. ")[2]  # as the attempt reported it
     warning = f"{caution} {result.get('warning') or ''}".strip()
@@ -69,7 +65,7 @@ def _complete(seen: Assessment, outcome: Outcome) -> Plan:
 
 def _given_up(seen: Assessment, outcome: Outcome) -> Plan:
     message = f"{outcome.message} All {seen.attempts} attempts failed. Fix the cause, then create another EtcdBackup."
-    found = status(seen) | {"phase": FAILED, **_times(outcome, seen.now)}
+    found = status(seen) | {"phase": FAILED, **_times(seen, outcome)}
     return Plan((), Verdict(Progress.BLOCKED, outcome.reason, message, warning=True), found, requeue=0, is_final=True)
 
 
@@ -99,11 +95,9 @@ def _at_rest(backup: EtcdBackup, observed: Observed) -> Plan:
     return Plan(((Delete(POD, observed.pod),),) if observed.pod and not stays else (), verdict, reported, is_final=True)
 
 
-def _times(outcome: Outcome, now: datetime) -> Obj:
-    found: Obj = {"completedAt": rfc3339(outcome.finished or now)}
-    if outcome.started is not None and outcome.finished is not None:
-        found["durationSeconds"] = (outcome.finished - outcome.started).total_seconds()
-    return found
+def _times(seen: Assessment, outcome: Outcome) -> Obj:
+    found: Obj = {"completedAt": rfc3339(seen.ended)}
+    return found if outcome.seconds is None else found | {"durationSeconds": outcome.seconds}
 
 
 def _human_readable(size: int) -> str:

@@ -16,7 +16,7 @@ from operators.etcd.api.backup import RUNNING as TAKING
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import Destination
 from operators.etcd.backup.outcome import time
-from operators.etcd.backup.snapshot import scheduled_name
+from operators.etcd.backup.snapshot import due_of, scheduled_name
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
 from operators.etcd.reasons import RUNNING
@@ -86,8 +86,8 @@ def backup_status(seen: Assessment) -> Obj | None:
         last = complete[-1]
         found = {"lastTime": last["status"].get("completedAt"), "lastName": last["metadata"]["name"]}
     due, following = _timetable(resource, desired.schedule, seen.now)
-    announced, completed = time(before.get("nextTime")), time(found["lastTime"])
-    is_taken = announced is not None and completed is not None and completed >= announced
+    announced, taken = time(before.get("nextTime")), due_of(resource.name, str(found["lastName"]))
+    is_taken = announced is not None and taken is not None and taken >= announced
     is_owed = due is not None and not (_is_made(seen, due) and is_taken)
     if is_owed:
         found["nextTime"] = before.get("nextTime")

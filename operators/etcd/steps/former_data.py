@@ -6,7 +6,7 @@ have log entries that no remaining member had applied, and which may have been a
 
 from __future__ import annotations
 
-from operators.etcd.backup.outcome import outcome
+from operators.etcd.backup.outcome import ended_for, outcome
 from operators.etcd.backup.pods import TOKEN, cleaning_pod, cleaning_pod_name
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects.names import SET_ASIDE
@@ -71,11 +71,8 @@ def delete_former_data(seen: Assessment) -> Step:
     result = outcome(pod)
     if annotation(pod, TOKEN) != token or (result is not None and not result.succeeded):
         message += f" {result.message}" if result is not None else ""
-        rested = (
-            result is None or result.finished is None or (seen.now - result.finished).total_seconds() >= POLL_SECONDS
-        )
         return Step(
-            _delete(pod) if rested else (),
+            _delete(pod) if result is None or ended_for(pod, seen.now) >= POLL_SECONDS else (),
             Progress.PROGRESSING,
             RELEASING_DATA,
             message,

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.backup.outcome import outcome
+from operators.etcd.backup.outcome import ended_for, outcome
 from operators.etcd.backup.pods import TOKEN, recovery_pod, recovery_pod_name
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.layout import begun
@@ -185,7 +185,7 @@ def _execute(seen: Assessment) -> Step:
         )
     if (pod.get("status") or {}).get("phase") == "Failed":
         message = f"{message} The pod failed: {_why_failed(pod)} Nothing was changed; the operator retries."
-        actions = _delete(pod) if _ended_for(pod, seen.now) >= RETRY_SECONDS else ()
+        actions = _delete(pod) if ended_for(pod, seen.now) >= RETRY_SECONDS else ()
         return Step.wait(RECOVERY_FAILED, message, *actions, warning=True, requeue=POLL_SECONDS)
     problem = Pod.of(pod).hindrance
     message = f"{message} Its pod {problem}." if problem else message
@@ -382,13 +382,6 @@ def _why_failed(pod: Obj) -> str:
     """Return why a pod failed, as a sentence."""
     result = outcome(pod)
     return (result.message.strip() if result else "") or "it left no message."
-
-
-def _ended_for(pod: Obj, now: datetime) -> float:
-    """Return the seconds since a pod failed, or since its creation if the kubelet did not report that (evicted)."""
-    result, created = outcome(pod), pod["metadata"].get("creationTimestamp")
-    since = (result.finished if result else None) or (datetime.fromisoformat(created) if created else None)
-    return (now - since).total_seconds() if since else RETRY_SECONDS
 
 
 def _names(found: QuorumLoss) -> str:

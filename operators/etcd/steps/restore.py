@@ -8,12 +8,10 @@ volume (`Closed`). So an empty cluster can never start instead, and every part c
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from operators.etcd.api.backup import COMPLETE
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods
-from operators.etcd.backup.outcome import Outcome, outcome
+from operators.etcd.backup.outcome import Outcome, ended_for, outcome
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.facts.lifecycles import RESTORE, RestoreEvent, RestoreState
 from operators.etcd.objects import bootstrap
@@ -141,7 +139,7 @@ def _failed(seen: Assessment, pod: Obj, came_to: Outcome) -> Step:
     if came_to.reason in FINAL:
         fix = f"Change spec.restore, or fix the snapshot at its source and delete Pod {name}."
         return Step.blocked(came_to.reason, f"{came_to.message} {fix}")
-    left = (came_to.finished + timedelta(seconds=RETRY_SECONDS) - seen.now).total_seconds() if came_to.finished else 0.0
+    left = RETRY_SECONDS - ended_for(pod, seen.now)
     message = f"{came_to.message} The operator retries."
     if left > 0:
         return Step((), Progress.WAITING, came_to.reason, message, warning=True, requeue=left)

@@ -63,6 +63,7 @@ def snapshot_pod(
         "demo-1",
         status_of(1),
         attempt=attempt,
+        now=at(BEGAN),
         message="Taking the snapshot.",
         keep=None,
     )

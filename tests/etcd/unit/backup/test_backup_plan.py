@@ -14,6 +14,7 @@ from operators.etcd.backup.assessment import BACKOFF_SECONDS, MAX_ATTEMPTS
 from operators.etcd.backup.observe import Observed, SnapshotSource, choose
 from operators.etcd.backup.plan import Planner
 from operators.etcd.client.server import CORRUPT
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import STUCK
 from shared.pki.secret_checks import SecretProblem
@@ -355,6 +356,48 @@ def test_scheduled_backup_whose_pod_is_refused_ends_with_the_refusal() -> None:
     late = plan(READY, resource, after=3600)
     assert (late.actions, late.status["phase"], late.verdict.reason) == ((), "Failed", "Forbidden")
     assert late.verdict.message == f"{refused.message} No snapshot was taken before the next one was due."
+
+
+def skewed(pod: Obj, hours: int) -> Obj:
+    """Return a pod as the kubelet reports it, by a clock that is hours ahead of the operator's."""
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: moved(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [moved(each) for each in value]
+        return rfc3339(at(value) + timedelta(hours=hours)) if value in (BEGAN, ENDED) else value
+
+    return pod | {"status": moved(pod["status"])}
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_clock_of_the_node_only_measures_how_long_an_attempt_ran(hours: int) -> None:
+    made = plan(Observed(skewed(snapshot_pod(**ended(KEPT)), hours)))
+    assert (made.status["completedAt"], made.status["durationSeconds"]) == (ENDED, 30.0)
+    seen = dataclasses.replace(READY, pod=skewed(snapshot_pod(attempt=4, **failed()), hours))
+    resource = scheduled_until("2026-01-01T13:00:00Z", phase="Running", attempts=4, startedAt=BEGAN)
+    waiting = plan(seen, resource)
+    assert waiting.status["phase"] == "Pending", "there is time for another attempt"
+    assert waiting.requeue == pytest.approx(BACKOFF_SECONDS[3] - (NOW - at(ENDED)).total_seconds())
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_clock_of_the_api_server_does_not_end_an_attempt(hours: int) -> None:
+    """The pod records when the operator created it."""
+    pod = there(pod_of(plan(READY)), "p-1")
+    pod["metadata"]["creationTimestamp"] = rfc3339(NOW + timedelta(hours=hours))
+    running = plan(Observed(pod), after=60)
+    assert (running.status["phase"], running.status["startedAt"]) == ("Running", rfc3339(NOW))
+    timeout = pod["spec"]["activeDeadlineSeconds"] + 600
+    assert plan(Observed(pod), reported(running), after=timeout - 1).verdict.reason == "Running"
+    assert plan(Observed(pod), reported(running), after=timeout + 1).verdict.reason == "PodNotStarting"
+
+
+def test_attempt_did_not_end_in_the_future() -> None:
+    """A clock that is set forward while the attempt runs makes it look longer."""
+    pod = snapshot_pod(**ended(KEPT, finished="2026-01-02T12:00:00Z"))
+    assert plan(Observed(pod)).status["completedAt"] == rfc3339(NOW)
 
 
 def test_failure_is_reported_once_for_all_attempts() -> None:

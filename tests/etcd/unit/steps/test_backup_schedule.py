@@ -131,6 +131,17 @@ def test_snapshot_stays_late_while_one_after_the_other_fails() -> None:
     assert next_time(resource(), *failed, done, now=later) == "2026-01-01T15:00:00Z"
 
 
+@pytest.mark.parametrize("minutes", [-300, -5, 5, 300], ids=lambda minutes: f"{minutes} minutes")
+def test_clock_of_the_node_decides_nothing(minutes: int) -> None:
+    """A snapshot belongs to the due time in its name, which is of the operator's clock."""
+    ended = (NOON + timedelta(minutes=minutes)).isoformat()
+    taken = scheduled_backup(12, completedAt=ended)
+    assert next_time(resource(), taken) == "2026-01-01T13:00:00Z", "a fresh snapshot is not late"
+    former = scheduled_backup(11, completedAt=ended)
+    for phase in ("", "Running", "Failed"):
+        assert next_time(resource(), former, scheduled_backup(12, phase)) == "2026-01-01T12:00:00Z", "it is late"
+
+
 def test_created_backup_is_retried_until_the_next_one_is_due() -> None:
     late = NOON + timedelta(hours=3, minutes=30)
     (action,) = schedule_backups(assess(resource(), world(), late)).actions

@@ -446,12 +446,22 @@ def stopped(
 
 
 def recovery_pod_obj(phase: str, *, token: str = RECORDED["token"], ended: str = "", message: str = "") -> Obj:  # type: ignore[assignment]
+    """Return the pod of a recovery, which the API server created at 11:59, and its node started at `:59` of an hour."""
     terminated = {"exitCode": 1, "message": message, "finishedAt": ended}
     containers = [{"name": "seal", "state": {"terminated": terminated}}] if ended else []
     return {
         "kind": "Pod",
-        "metadata": {"name": "demo-recovery", "uid": "p", "annotations": {pods.TOKEN: token}},
-        "status": {"phase": phase, "containerStatuses": containers},
+        "metadata": {
+            "name": "demo-recovery",
+            "uid": "p",
+            "annotations": {pods.TOKEN: token},
+            "creationTimestamp": "2026-01-01T11:59:00Z",
+        },
+        "status": {
+            "phase": phase,
+            "containerStatuses": containers,
+            "startTime": f"{ended[:14]}59:00Z" if ended else None,
+        },
     }
 
 
@@ -613,12 +623,14 @@ def test_members_stay_stopped_while_the_recovery_pod_runs(phase: str) -> None:
     assert report(assess(resource, world)) == RECORDED
 
 
-def test_failed_recovery_reports_its_reason_and_is_retried_later() -> None:
-    resource, world = stopped(recovery_pod_obj("Failed", ended="2026-01-01T11:59:45Z", message="no space left"))
+@pytest.mark.parametrize("hour", [9, 11, 16], ids="{}:00 on the node".format)
+def test_failed_recovery_reports_its_reason_and_is_retried_later(hour: int) -> None:
+    at = f"2026-01-01T{hour:02}:59"
+    resource, world = stopped(recovery_pod_obj("Failed", ended=f"{at}:45Z", message="no space left"))
     step = recover(resource, world)
     assert (step.actions, step.reason, step.warning) == ((), "RecoveryFailed", True)
     assert "no space left" in step.message
-    resource, world = stopped(recovery_pod_obj("Failed", ended="2026-01-01T11:59:30Z", message="no space left"))
+    resource, world = stopped(recovery_pod_obj("Failed", ended=f"{at}:30Z", message="no space left"))
     assert acts(recover(resource, world).actions) == ["delete Pod demo-recovery (p)"]
 
 
