@@ -136,6 +136,7 @@ def _resources(operator: str) -> list[tuple[Obj, Obj]]:
         complete = {
             "phase": "Complete",
             "completedAt": _moment(),
+            "current": True,
             "conditions": [_condition("Ready", "True", "Complete")],
         }
         failed = {"phase": "Failed", "conditions": [_condition("Ready", "False", "ProgramFailed")]}

@@ -81,8 +81,11 @@ async def backup(
         return f"{ready.get('reason') or 'Pending'}: {ready.get('message') or 'the operator has not begun'}"
 
     await until(missing, timeout, output.text, f"it continues; watch it with: kubectl platform status {where}")
-    status = accessors.status_of(await session.resource(BACKUP, backup_name))
+    made = await session.resource(BACKUP, backup_name)
+    status = accessors.status_of(made)
     output.text(f"{status.get('location')}: {status.get('size')}, revision {status.get('revision')}")
+    if status.get("current") is not True:
+        output.text(f"it may lack changes: {accessors.condition(made, conditions.READY).get('message')}")
 
 
 COMMANDS = (backup,)

@@ -24,7 +24,7 @@ from shared.api.spec import (
     contradictions,
     parse,
 )
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, status_of
 from shared.kubernetes.kinds import Kind, Obj
 
 PENDING, RUNNING, COMPLETE, FAILED = "Pending", "Running", "Complete", "Failed"
@@ -61,6 +61,13 @@ class EtcdBackupStatus(Status):
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         None, description="SHA-256 of the snapshot file in hexadecimal, as printed by sha256sum."
     )
+    current: bool | None = Field(
+        None,
+        description=(
+            "Whether the member had all changes that were acknowledged before, as a linearizable read confirmed. "
+            "Otherwise the snapshot may be older than it seems: it does not count as the last one of the cluster."
+        ),
+    )
     etcd_version: str | None = Field(
         None,
         description=("Version of etcd that wrote the data. A version of an older series cannot restore the snapshot."),
@@ -77,6 +84,12 @@ class EtcdBackupStatus(Status):
         ),
         json_schema_extra=INT32,
     )
+
+
+def has_current_snapshot(backup: Obj) -> bool:
+    """Whether an EtcdBackup is complete, and was proven to have all changes that were acknowledged before."""
+    status = status_of(backup)
+    return status.get("phase") == COMPLETE and status.get("current") is True
 
 
 API = Resource(

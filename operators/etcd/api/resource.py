@@ -152,7 +152,10 @@ class RestoreStatus(SpecModel):
 class BackupStatus(SpecModel):
     """Scheduled snapshots."""
 
-    last_time: Time | None = Field(None, description="Completion time of the last scheduled snapshot that succeeded.")
+    last_time: Time | None = Field(
+        None,
+        description="Completion time of the last scheduled snapshot that was complete and current.",
+    )
     last_name: str | None = Field(None, description="Name of the EtcdBackup of that snapshot.")
     next_time: Time | None = Field(None, description="Time at which the next scheduled snapshot is due.")
 

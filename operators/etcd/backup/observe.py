@@ -225,8 +225,8 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
     caution = ""
     if not led:
         caution = (
-            f"The cluster has no leader: {name} has applied the most entries of the {len(answered)} members that "
-            "answer. Changes that only other members have are missing in the snapshot."
+            f"The cluster had no leader when {name} was chosen: it had applied the most entries of the "
+            f"{len(answered)} members that answered."
         )
     elif any(alarm.kind == CORRUPT for each in sources if each.status for alarm in each.status.alarms):
         caution = "etcd reports that the data of members differs (alarm CORRUPT), and it is unknown whose is right."

@@ -7,12 +7,17 @@ from operators.etcd.backup import locations
 from operators.etcd.backup.assessment import Assessment
 from operators.etcd.backup.observe import Observed
 from operators.etcd.backup.outcome import Outcome
+from operators.etcd.reasons import NOT_CURRENT
 from shared.kubernetes import accessors
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Delete, Plan
 from shared.status import conditions
 from shared.status.verdict import Progress, Verdict
+
+NO_PROOF = (
+    "{} did not confirm by a linearizable read that it had all changes: any that only other members have are missing."
+)
 
 RETRIES = "The operator retries."
 """End of a message about something that the operator waits for; it is not true of one that ended."""
@@ -40,7 +45,7 @@ def finished(seen: Assessment) -> Plan | None:
 def _complete(seen: Assessment, outcome: Outcome) -> Plan:
     result, store = outcome.result, locations.store_of(seen.resource.spec.destination)
     location = locations.location(store, str(result["file"])) if store else ""
-    size = int(result["size"])
+    size, is_current = int(result["size"]), result.get("current") is True  # an earlier version does not report it
     found = status(seen) | {
         "phase": COMPLETE,
         "location": location,
@@ -50,17 +55,17 @@ def _complete(seen: Assessment, outcome: Outcome) -> Plan:
         "sizeBytes": size,
         "size": _human_readable(size),
         "sha256": result["sha256"],
+        "current": is_current,
         **({"etcdVersion": result["version"]} if result["version"] else {}),
         **_times(seen, outcome),
     }
     caution = seen.observed.message.partition(f"from {result['member']}. ")[2]  # as the attempt reported it
-    warning = f"{caution} {result.get('warning') or ''}".strip()
-    message = (
-        f"Snapshot of revision {result['revision']} ({_human_readable(size)}) stored as {location}. {warning}".strip()
-    )
-    return Plan(
-        (), Verdict(Progress.DONE, COMPLETE, message, warning=bool(warning)), found, requeue=0, is_final=True
-    )  # the pod is deleted next
+    stale = "" if is_current else NO_PROOF.format(result["member"])
+    warning = " ".join(filter(None, (stale, caution, result.get("warning"))))
+    message = f"Snapshot of revision {result['revision']} ({_human_readable(size)}) stored as {location}. {warning}"
+    reason = COMPLETE if is_current else NOT_CURRENT
+    verdict = Verdict(Progress.DONE, reason, message.strip(), warning=bool(warning))
+    return Plan((), verdict, found, requeue=0, is_final=True)  # the pod is deleted next
 
 
 def _given_up(seen: Assessment, outcome: Outcome) -> Plan:

@@ -85,6 +85,7 @@ class Record:
         cluster_uid: UID of the EtcdCluster: retention applies to this cluster only.
         backup: name of the EtcdBackup.
         scheduled: whether it belongs to the cluster's schedule: retention applies to scheduled ones only.
+        current: whether the member was proven to have all writes acknowledged before; false if it is not known.
     """
 
     file: str
@@ -99,6 +100,7 @@ class Record:
     cluster_uid: str
     backup: str
     scheduled: bool
+    current: bool = False
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1)
@@ -113,10 +115,7 @@ class Record:
         found = decode(text)
         if not isinstance(found, dict):
             raise ValueError("the text is not a JSON object")  # noqa: TRY004
-        try:
-            record = cls(**{field.name: found[field.name] for field in dataclasses.fields(cls)})
-        except KeyError as missing:
-            raise ValueError(f"{missing} is missing") from None
+        record = cls(**{field.name: found.get(field.name, field.default) for field in dataclasses.fields(cls)})
         for field in dataclasses.fields(cls):
             value = getattr(record, field.name)
             if type(value).__name__ != field.type:

@@ -32,7 +32,7 @@ from operators.etcd.backup.store import (
     StoreFull,
 )
 from operators.etcd.backup.volume import Volume, sync_directory
-from operators.etcd.client.server import Server
+from operators.etcd.client.server import EndpointStatus, Server
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.encoding import decode
 
@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 
 LOG_INTERVAL_SECONDS = 10.0
 """Interval of log lines about the progress."""
+
+ELECTION_SECONDS, POLL_SECONDS = 60.0, 1.0
+"""Time for the election of a leader before a snapshot is taken without one, and the interval of checks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,7 @@ async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Re
         BackupError: nothing was kept; the message has the reason.
         EtcdError: the member did not answer, or stopped answering.
     """
-    status = await server.status()
-    if status.leader:
-        await server.members()  # a linearizable read first, so that the member has all writes acknowledged before
+    status, is_current = await _caught_up(server)
     cluster_id = f"{status.cluster_id:016x}"
     if order.cluster_id and cluster_id != order.cluster_id:
         raise ForeignCluster(
@@ -104,12 +105,24 @@ async def take(server: Server, store: SnapshotStore, order: SnapshotOrder) -> Re
         cluster_uid=order.cluster_uid,
         backup=order.backup,
         scheduled=order.scheduled,
+        current=is_current,
     )
     async with store.draft(order.file + RECORD) as draft:
         await draft.write(record.to_json().encode())
         await draft.keep()
     log.info("%s: stored in %s: revision %d, %d bytes.", order.file, store, record.revision, record.size)
     return record
+
+
+async def _caught_up(server: Server) -> tuple[EndpointStatus, bool]:
+    """Return a member's status, and whether it has all acknowledged writes: a linearizable read makes it catch up."""
+    until = time.monotonic() + ELECTION_SECONDS
+    while not (status := await server.status()).leader:
+        if time.monotonic() >= until:
+            return status, False
+        await asyncio.sleep(POLL_SECONDS)
+    await server.members()
+    return status, True
 
 
 async def prune(store: SnapshotStore, order: SnapshotOrder) -> list[str]:

@@ -103,7 +103,7 @@ NOW = resources.now(
     ),
     Stat(
         title="Oldest snapshot",
-        description="Age of the last successful scheduled snapshot, for the cluster with the oldest one.",
+        description="Age of the last current scheduled snapshot, for the cluster with the oldest one.",
         unit="s",
         queries=(or_none(f"max(time() - {SNAPSHOT})", resources.all_resources(KIND)),),
         thresholds=BLUE,
@@ -310,7 +310,7 @@ BACKUPS = Row(
         Graph(
             title="Age of the last snapshot",
             none="no schedule",
-            description="Time since the last successful scheduled snapshot. A line that only rises indicates that "
+            description="Time since the last current scheduled snapshot. A line that only rises indicates that "
             "scheduled snapshots fail.",
             unit="s",
             queries=(quiet(f"time() - {SNAPSHOT}", RESOURCE_NAME),),

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from operators.etcd.api.backup import COMPLETE
+from operators.etcd.api.backup import has_current_snapshot
 from shared.kubernetes.kinds import Obj
 from shared.status.reasons import HIBERNATED
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, Sample, states_in, timestamp
@@ -54,5 +54,5 @@ def cluster_states(obj: Obj) -> Iterator[Sample]:
 def backup_states(obj: Obj) -> Iterator[Sample]:
     """Yield the metrics of an EtcdBackup."""
     status = obj.get("status") or {}
-    completed = timestamp(status.get("completedAt")) if status.get("phase") == COMPLETE else None
+    completed = timestamp(status.get("completedAt")) if has_current_snapshot(obj) else None
     yield BACKUP_COMPLETED(completed, (obj.get("spec") or {}).get("clusterName") or "")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from operators.etcd.api.backup import API, COMPLETE, FAILED, RETRY_UNTIL, SCHEDULED, EtcdBackup
+from operators.etcd.api.backup import API, COMPLETE, FAILED, RETRY_UNTIL, SCHEDULED, EtcdBackup, has_current_snapshot
 from operators.etcd.api.backup import RUNNING as TAKING
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import Destination
@@ -19,7 +19,7 @@ from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import due_of, scheduled_name
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
-from operators.etcd.reasons import RUNNING
+from operators.etcd.reasons import NOT_CURRENT, RUNNING
 from operators.etcd.state.observed import Observed
 from shared.api.schedule import last_due, next_due
 from shared.api.spec import InvalidSpec, as_object
@@ -72,9 +72,9 @@ def schedule_backups(seen: Assessment) -> Step:
 
 
 def backup_status(seen: Assessment) -> Obj | None:
-    """Return status.backup: the last complete snapshot and the next due time.
+    """Return status.backup: the last complete snapshot that was current, and the next due time.
 
-    A due time stays until a snapshot is complete, so that a snapshot that is missing or fails is seen to be late.
+    A due time stays until there is one, so that a snapshot that is missing, fails or may be stale is seen to be late.
     """
     resource = seen.resource
     desired = resource.spec.backup
@@ -82,8 +82,8 @@ def backup_status(seen: Assessment) -> Obj | None:
         return None
     before: dict[str, Any] = resource.reported.get("backup") or {}
     found = {name: before.get(name) for name in ("lastTime", "lastName")}
-    if complete := _by_name(seen.backup.scheduled, COMPLETE):
-        last = complete[-1]
+    if current := [obj for obj in _by_name(seen.backup.scheduled, COMPLETE) if has_current_snapshot(obj)]:
+        last = current[-1]
         found = {"lastTime": last["status"].get("completedAt"), "lastName": last["metadata"]["name"]}
     due, following = _timetable(resource, desired.schedule, seen.now)
     announced, taken = time(before.get("nextTime")), due_of(resource.name, str(found["lastName"]))
@@ -102,14 +102,15 @@ def why_unfinished(seen: Observed) -> str:
 
 
 def failing(seen: Observed) -> str:
-    """Describe the last scheduled snapshot if it failed or cannot be taken; empty otherwise."""
+    """Describe the last scheduled snapshot if it failed, may be stale or cannot be taken; empty otherwise."""
     last = max(seen.backup.scheduled, key=_name, default=None)
     ready = accessors.condition(last, conditions.READY) if last else {}
     message = ready.get("message")
     if last is None or not message:
         return ""
     if _is_over(last):
-        return f"Backup {_name(last)} failed: {message}" if _phase(last) == FAILED else ""
+        what = "failed" if _phase(last) == FAILED else "may lack changes" if ready["reason"] == NOT_CURRENT else ""
+        return what and f"Backup {_name(last)} {what}: {message}"
     return f"Backup {_name(last)} is waiting: {message}" if ready.get("reason") != RUNNING else ""
 
 

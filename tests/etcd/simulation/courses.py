@@ -387,7 +387,8 @@ class Course:
         self.play.resync()
         await self.play.settle()
         judge_status(self.etcd, self.mine)
-        judge_backups(self.etcd, self.snapshots)
+        schedule = accessors.status_of(self.mine).get("backup") or {}
+        judge_backups(self.etcd, self.snapshots, schedule.get("lastName"))
 
     async def event(self) -> None:
         await getattr(self, f"_{self.chance.choice(THEMES[self.theme])}")()
@@ -591,8 +592,11 @@ def judge_status(etcd: FakeEtcd, found: Obj) -> None:
         assert voting == found["spec"]["size"], f"Ready is True with {voting} voters that keep up"
 
 
-def judge_backups(etcd: FakeEtcd, found: list[Obj]) -> None:
-    """Judge the EtcdBackups: a complete one has a snapshot of this revision.
+def judge_backups(etcd: FakeEtcd, found: list[Obj], last_name: str | None = None) -> None:
+    """Judge the EtcdBackups: a complete one has a snapshot of this revision, and only a current one counts.
+
+    Args:
+        last_name: status.backup.lastName of the cluster.
 
     Raises:
         AssertionError: one claims a snapshot that is not there.
@@ -604,6 +608,9 @@ def judge_backups(etcd: FakeEtcd, found: list[Obj]) -> None:
         stored = etcd.snapshots.get(status["file"])
         assert stored is not None, f"{name} is complete, though {status['file']} is not stored"
         assert stored == status["revision"], f"{name} has revision {status['revision']}, its file {stored}"
+        is_stale = status["file"] in etcd.stale_snapshots
+        assert status["current"] != is_stale, f"{name} reports {status['current']}, and is {is_stale=}"
+        assert not is_stale or name != last_name, f"{name} counts as the last snapshot, and is stale"
 
 
 def _is_complete(backup: Obj) -> bool:

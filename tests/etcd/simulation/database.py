@@ -94,6 +94,7 @@ class FakeEtcd:
         idle: whether the client stops writing.
         done: number of changes by kind.
         snapshots: revisions of snapshots, by file name.
+        stale_snapshots: files of snapshots of members without a leader.
         snapshot_users: users in snapshots, by file name.
         links: pairs of connected processes, by UID of their pods.
         due: whether the next change of the version of a cluster follows at once.
@@ -114,6 +115,7 @@ class FakeEtcd:
     processes: dict[str, Process] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     snapshots: dict[str, int] = field(default_factory=dict)
+    stale_snapshots: set[str] = field(default_factory=set)
     snapshot_users: dict[str, Users] = field(default_factory=dict)
     guard: Guard = field(default_factory=Guard)
     links: set[frozenset[str]] = field(default_factory=set)

@@ -59,6 +59,8 @@ def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:
     disk = etcd.disks[found[0].command.disk]
     cluster = etcd.clusters[disk.cluster]
     etcd.snapshots[flags["file"]] = cluster.revision
+    is_current = etcd.has_quorum(cluster)
+    (etcd.stale_snapshots.discard if is_current else etcd.stale_snapshots.add)(flags["file"])
     etcd.snapshot_users[flags["file"]] = Users.of(cluster)
     version = found[0].command.version
     return {
@@ -74,6 +76,7 @@ def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:
         "cluster_uid": flags["cluster-uid"],
         "backup": flags["backup"],
         "scheduled": "scheduled" in flags,
+        "current": is_current,
     }
 
 

@@ -237,13 +237,22 @@ async def test_judge_finds_each_untrue_value_of_a_status() -> None:
     assert not list(undetected(UNTRUE, judge_status, course.etcd, course.mine))
 
 
-async def test_judge_finds_snapshots_that_are_not_stored() -> None:
+async def test_judge_finds_snapshots_that_are_not_stored_or_stale() -> None:
     course = await begun(WHOLE)
     for _ in range(2):
         await course.go(later(DAY))
     [first, *_] = course.snapshots
     judge_backups(course.etcd, [first])
-    course.etcd.snapshots[first["status"]["file"]] += 1
+    file, name = first["status"]["file"], first["metadata"]["name"]
+    course.etcd.stale_snapshots.add(file)
+    with pytest.raises(AssertionError, match="reports True, and is is_stale=True"):
+        judge_backups(course.etcd, [first])
+    stale = first | {"status": first["status"] | {"current": False}}
+    judge_backups(course.etcd, [stale], "another")
+    with pytest.raises(AssertionError, match="counts as the last snapshot"):
+        judge_backups(course.etcd, [stale], name)
+    course.etcd.stale_snapshots.clear()
+    course.etcd.snapshots[file] += 1
     with pytest.raises(AssertionError, match="has revision"):
         judge_backups(course.etcd, [first])
     course.etcd.snapshots.clear()

@@ -12,7 +12,7 @@ from operators.redis.objects import names as redis_names
 from operators.redis.objects import redis_conf
 from plugin import access
 from plugin.cli import complete
-from plugin.databases import ALL, SERVERS
+from plugin.databases import ALL, BACKUP, SERVERS
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import POD
@@ -291,6 +291,25 @@ def test_backup_is_created_where_the_scheduled_ones_are(monkeypatch: pytest.Monk
     assert result.exit_code == 1
     assert "has no destination for scheduled snapshots" in result.output
     assert "--claim" in result.output
+
+
+@pytest.mark.parametrize("current", [True, False])
+def test_backup_that_may_lack_changes_is_reported(monkeypatch: pytest.MonkeyPatch, current: bool) -> None:
+    terminal = Terminal(monkeypatch, etcd.ETCD, etcd.cluster(1))
+    stage, kind = terminal.play.stage, BACKUP.kind
+
+    async def completed() -> None:
+        for backup in stage.find(kind):
+            ready = {"type": "Ready", "status": "True", "reason": "NotCurrent", "message": "cache-0 had no leader."}
+            done = {"phase": "Complete", "location": "volume://a/b", "current": current, "conditions": [ready]}
+            name = backup["metadata"]["name"]
+            stage.user_client.merge(kind, stage.namespace, name, {"status": done}, subresource="status")
+
+    terminal.transport.between = completed
+    result = terminal.run("backup etcdcluster/cache --claim a")
+    assert result.exit_code == 0, result.output
+    assert "volume://a/b" in result.output
+    assert ("it may lack changes: cache-0 had no leader." in result.output) is not current
 
 
 @pytest.mark.parametrize(

@@ -241,9 +241,9 @@ def backups_complete() -> ScenarioStep:
 
     def act(stage: Stage) -> None:
         for backup in stage.find(backup_api.API.kind):
-            done = {"status": {"phase": "Complete", "completedAt": backup["metadata"]["creationTimestamp"]}}
+            done = {"phase": "Complete", "completedAt": backup["metadata"]["creationTimestamp"], "current": True}
             name = backup["metadata"]["name"]
-            stage.user_client.merge(backup_api.API.kind, stage.namespace, name, done, subresource="status")
+            stage.user_client.merge(backup_api.API.kind, stage.namespace, name, {"status": done}, subresource="status")
 
     return ScenarioStep("backups are complete", act)
 

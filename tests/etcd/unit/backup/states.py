@@ -27,6 +27,7 @@ KEPT: Obj = {
     "revision": 7,
     "version": "3.6.0",
     "member": "demo-1",
+    "current": True,
 }
 """Termination message of the program that has taken a snapshot."""
 

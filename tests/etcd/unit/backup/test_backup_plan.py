@@ -186,6 +186,7 @@ def test_result_is_recorded_before_the_pod_is_deleted() -> None:
         "size": "4.0Ki",
         "sha256": "0" * 64,
         "etcdVersion": "3.6.0",
+        "current": True,
         "attempts": 1,
         "startedAt": BEGAN,
         "completedAt": ENDED,
@@ -194,6 +195,19 @@ def test_result_is_recorded_before_the_pod_is_deleted() -> None:
     final = plan(done, reported(made))
     assert [type(action) for action in final.actions] == [Delete]
     assert final.status == made.status
+
+
+@pytest.mark.parametrize("result", [{"current": False}, {"current": "yes"}, {}], ids=["stale", "invalid", "unknown"])
+def test_snapshot_that_is_not_proven_to_be_current_is_complete_with_that_reason(result: Obj) -> None:
+    """The member had no leader: it may be hours behind. A program of an earlier version does not report it."""
+    message = {key: value for key, value in KEPT.items() if key != "current"} | result
+    done = Observed(snapshot_pod(**ended(message)))
+    made = plan(done)
+    assert (made.verdict.done, made.verdict.reason, made.verdict.warning) == (True, "NotCurrent", True)
+    assert "demo-1 did not confirm by a linearizable read that it had all changes" in made.verdict.message
+    assert (made.status["phase"], made.status["current"]) == ("Complete", False), "a user may restore it"
+    final = plan(done, reported(made))
+    assert (final.verdict.reason, final.status) == ("NotCurrent", made.status)
 
 
 def test_dollar_signs_of_a_store_are_not_expanded() -> None:
@@ -496,8 +510,8 @@ def test_message_warns_about_a_snapshot_without_a_quorum() -> None:
     sources = (SnapshotSource("demo-0", status_of(0, leader=-1)), SnapshotSource("demo-1", error="away"))
     made = plan(dataclasses.replace(READY, sources=sources))
     assert (
-        "The cluster has no leader: demo-0 has applied the most entries of the 1 members that answer"
-        in made.verdict.message
+        "The cluster had no leader when demo-0 was chosen: it had applied the most entries of the 1 members that "
+        "answered." in made.verdict.message
     )
     assert pod_of(made)["metadata"]["annotations"][pods.MESSAGE] == made.verdict.message
 
@@ -541,7 +555,7 @@ def test_only_scheduled_backups_remove_older_snapshots() -> None:
 @pytest.mark.parametrize(
     ("statuses", "caution"),
     [
-        ([status_of(0, leader=-1)], "The cluster has no leader: demo-0 has applied the most"),
+        ([status_of(0, leader=-1)], "The cluster had no leader when demo-0 was chosen: it had applied the most"),
         (
             [status_of(0), alarmed(1)],
             "etcd reports that the data of members differs (alarm CORRUPT)",

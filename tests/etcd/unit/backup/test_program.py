@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import re
@@ -148,6 +149,22 @@ def test_interrupted_snapshot_leaves_no_partial_file(tmp_path: Path) -> None:
     code, reported = run(tmp_path, Member(hangs=True), *snapshot(tmp_path))
     assert (code, reported["reason"]) == (1, "Interrupted")
     assert not any((tmp_path / "demo-u-1").iterdir())
+
+
+def test_snapshot_that_may_be_stale_replaces_no_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The member had a leader when the operator chose it, and lost it since."""
+    pruned: list[object] = []
+
+    async def prune(*given: object) -> list[str]:
+        pruned.append(given)
+        return []
+
+    monkeypatch.setattr(work, "prune", prune)
+    monkeypatch.setattr(work, "ELECTION_SECONDS", 0)
+    for status, times in ((dataclasses.replace(STATUS, leader=0), 0), (STATUS, 1)):
+        monkeypatch.setattr(sys.modules[__name__], "STATUS", status)
+        code, reported = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
+        assert (code, reported["current"], len(pruned)) == (0, bool(status.leader), times)
 
 
 def test_failed_pruning_does_not_fail_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

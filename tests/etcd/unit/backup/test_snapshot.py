@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import os
 from datetime import UTC, datetime
 
@@ -79,7 +81,16 @@ RECORD = Record(
 
 
 def test_written_record_is_parsed_without_loss() -> None:
-    assert Record.from_json(RECORD.to_json()) == RECORD
+    for current in (True, False):
+        record = dataclasses.replace(RECORD, current=current)
+        assert Record.from_json(record.to_json()) == record
+
+
+def test_record_of_an_earlier_version_is_parsed() -> None:
+    """An earlier version does not record whether the snapshot was current."""
+    text = json.dumps({key: value for key, value in json.loads(RECORD.to_json()).items() if key != "current"})
+    assert Record.from_json(text) == RECORD
+    assert not RECORD.current
 
 
 DEEP = "[" * 900 + "]" * 900

@@ -30,7 +30,7 @@ from operators.etcd.backup.store import (
 )
 from operators.etcd.backup.volume import Volume
 from operators.etcd.backup.work import SnapshotOrder
-from operators.etcd.client.errors import Unreachable
+from operators.etcd.client.errors import NoLeader, Unreachable
 from operators.etcd.client.server import EndpointStatus
 from tests.etcd.unit.backup.states import names_in
 from tests.etcd.unit.backup.test_snapshot import sealed
@@ -120,15 +120,50 @@ async def test_invalid_or_incomplete_snapshot_is_not_stored(
 async def test_member_catches_up_before_its_snapshot(store: SnapshotStore) -> None:
     """A snapshot contains every write acknowledged before its request, even if the member lags."""
     member = Member()
-    await take(store, member)
+    record = await take(store, member)
     assert member.caught_up
+    assert record.current
 
 
-async def test_member_without_a_quorum_does_not_catch_up(store: SnapshotStore) -> None:
+LEADERLESS = dataclasses.replace(STATUS, leader=0)
+
+
+async def test_member_without_a_quorum_does_not_catch_up(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a quorum, a linearizable read would fail."""
-    member = Member(status=dataclasses.replace(STATUS, leader=0))
-    await take(store, member)
+    monkeypatch.setattr(work, "ELECTION_SECONDS", 0)
+    member = Member(status=LEADERLESS)
+    record = await take(store, member)
     assert not member.caught_up
+    assert not record.current
+
+
+async def test_member_that_elects_a_leader_meanwhile_catches_up(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "POLL_SECONDS", 0)
+    found = iter([LEADERLESS, LEADERLESS, STATUS])
+    member = Member()
+    monkeypatch.setattr(member, "status", lambda: _answer(next(found)))
+    record = await take(store, member)
+    assert member.caught_up
+    assert record.current
+
+
+async def _answer(status: EndpointStatus) -> EndpointStatus:
+    return status
+
+
+async def test_snapshot_of_a_member_that_loses_its_leader_meanwhile_is_not_stored(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def members() -> None:
+        raise NoLeader("demo-0 has no leader.")
+
+    member = Member()
+    monkeypatch.setattr(member, "members", members)
+    with pytest.raises(NoLeader):
+        await take(store, member)
+    assert await store.names("demo-1") == []
 
 
 async def test_failed_attempt_keeps_the_former_file_of_the_backup(store: SnapshotStore) -> None:

@@ -97,13 +97,15 @@ def test_backup_schedule_reports_last_and_next_time() -> None:
 @pytest.mark.parametrize(
     ("status", "completed"),
     [
-        ({"phase": "Complete", "completedAt": "2026-01-01T00:00:00Z"}, 1767225600),
+        ({"phase": "Complete", "completedAt": "2026-01-01T00:00:00Z", "current": True}, 1767225600),
+        ({"phase": "Complete", "completedAt": "2026-01-01T00:00:00Z", "current": False}, None),
+        ({"phase": "Complete", "completedAt": "2026-01-01T00:00:00Z"}, None),
         ({"phase": "Failed", "completedAt": "2026-01-01T00:00:00Z"}, None),
         ({"phase": "Running"}, None),
         ({}, None),
     ],
 )
-def test_backup_completion_time_is_reported_only_for_a_complete_backup(status: Obj, completed: float | None) -> None:
+def test_completion_time_is_reported_only_for_a_current_snapshot(status: Obj, completed: float | None) -> None:
     obj = {"spec": {"clusterName": "orders"}, "status": status}
     assert list(backup_states(obj)) == [BACKUP_COMPLETED(completed, "orders")]
 

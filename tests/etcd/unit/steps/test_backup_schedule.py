@@ -43,6 +43,7 @@ def scheduled_backup(
     """Return an EtcdBackup of the schedule."""
     due = datetime(2026, 1, day, hour, tzinfo=UTC)
     completion = {"completedAt": f"2026-01-{day:02}T{hour:02}:00:30Z"} if phase in ("Complete", "Failed") else {}
+    completion |= {"current": True} if phase == "Complete" else {}
     metadata = {"name": scheduled_name("demo", due), "uid": f"b-{day}-{hour}", "namespace": "default"}
     return {
         "kind": "EtcdBackup",
@@ -215,7 +216,7 @@ def test_each_due_time_has_one_backup_at_most_and_the_last_always_has(minutes: l
             if isinstance(action, Apply):
                 name = action.obj["metadata"]["name"]
                 assert name not in [obj["metadata"]["name"] for obj in there]
-                completion = {"phase": "Complete", "completedAt": now.isoformat()}
+                completion = {"phase": "Complete", "completedAt": now.isoformat(), "current": True}
                 there.append({**action.obj, "metadata": action.obj["metadata"] | {"uid": name}, "status": completion})
         due = now.replace(minute=0)
         assert scheduled_name("demo", due) in [obj["metadata"]["name"] for obj in there]
@@ -301,6 +302,25 @@ def test_status_has_the_last_complete_backup() -> None:
         "lastName": "demo-2601011100",
         "nextTime": "2026-01-01T12:00:00Z",
     }, "the snapshot of 12:00 is missing"
+
+
+@pytest.mark.parametrize("current", [False, None, "yes"])
+def test_snapshot_that_is_not_proven_to_be_current_does_not_count(current: Any) -> None:
+    """A member without a leader serves old data: a snapshot of it may be hours behind."""
+    stale = scheduled_backup(12, current=current, **conditions("Snapshot of revision 7. No leader.", "NotCurrent"))
+    found = world(scheduled_backup(11), stale)
+    status = backup_status(assess(resource(), found, NOON))
+    assert status == {
+        "lastTime": "2026-01-01T11:00:30Z",
+        "lastName": "demo-2601011100",
+        "nextTime": "2026-01-01T12:00:00Z",
+    }, "it is late"
+    assert failing(found) == "Backup demo-2601011200 may lack changes: Snapshot of revision 7. No leader."
+    assert changes(resource(), scheduled_backup(11), stale) == [], "the next one is taken when it is due"
+    later = NOON + timedelta(hours=1)
+    assert changes(resource(), scheduled_backup(11), stale, now=later) == ["create demo-2601011300"]
+    both = scheduled_backup(11), stale, scheduled_backup(13)
+    assert next_time(resource(), *both, now=later) == "2026-01-01T14:00:00Z"
 
 
 def test_status_keeps_the_last_backup_after_it_is_deleted() -> None:
