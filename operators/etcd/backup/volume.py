@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
+import logging
 import os
+import re
+import secrets
+import stat
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -18,6 +23,14 @@ from operators.etcd.backup.store import (
     StoreFull,
     StoreRefused,
 )
+
+log = logging.getLogger(__name__)
+
+ABANDONED_SECONDS = 600.0
+"""Time since the last write to a draft after which it may be deleted, unless it is locked."""
+
+_DRAFT = re.compile(r"\.[-a-z0-9]+\.db(\.json)?(\.[0-9a-f]{16})?\.partial")
+"""Name of a draft; those of earlier versions had no token."""
 
 
 class Volume:
@@ -86,17 +99,24 @@ class Volume:
 
 
 class _File:
-    """A draft next to its final path: a rename within a directory is atomic."""
+    """A draft next to its final path: a rename within a directory is atomic.
+
+    Its name has a token, because the process of an attempt that the API server no longer has may still write its own.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._partial = path.with_name(f".{path.name}.partial")
+        self._partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
         self._descriptor = -1
 
     def begin(self) -> None:
         with _translated_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+            with contextlib.suppress(OSError):
+                _delete_abandoned(self._path)
+            self._descriptor = os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+        with contextlib.suppress(OSError):  # a file system may have no locks
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     async def write(self, block: bytes) -> None:
         await asyncio.to_thread(self._write, block)
@@ -123,6 +143,22 @@ class _File:
             os.fsync(self._descriptor)
             self._partial.rename(self._path)
             sync_directory(self._path.parent)
+
+
+def _delete_abandoned(path: Path) -> None:
+    """Delete the drafts of killed attempts next to a file: those of the file, and others not written for a while.
+
+    The volume's own clock decides. A locked draft is being written, but some file systems show locks on one node only.
+    """
+    os.utime(path.parent)
+    now = path.parent.stat().st_mtime
+    for found in filter(lambda each: _DRAFT.fullmatch(each.name), path.parent.iterdir()):
+        is_earlier, known = found.name.startswith(f".{path.name}."), found.lstat()
+        if stat.S_ISREG(known.st_mode) and (is_earlier or now - known.st_mtime >= ABANDONED_SECONDS):
+            with contextlib.suppress(OSError), found.open("r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found.unlink()
+                log.info("%s: deleted, of an attempt that was killed.", found)
 
 
 def read_piece(path: Path, offset: int, size: int) -> bytes:

@@ -21,7 +21,7 @@ from operators.etcd.backup.store import (
     StoreRefused,
     StoreUnreachable,
 )
-from operators.etcd.backup.volume import Volume
+from operators.etcd.backup.volume import ABANDONED_SECONDS, Volume
 from tests.etcd.unit.backup.conftest import bucket_of
 from tests.etcd.unit.backup.states import names_in
 from tests.support.object_store import ObjectStore
@@ -178,12 +178,132 @@ async def test_failed_part_aborts_the_draft(objects: ObjectStore, monkeypatch: p
     assert (objects.uploads(name), objects.keys(name)) == ([], [])
 
 
-async def test_partial_file_of_a_killed_process_is_overwritten(tmp_path: Path) -> None:
-    store = Volume(tmp_path)
-    (tmp_path / ".a.db.partial").write_bytes(b"of an earlier attempt" * 100)
-    await keep(store, "a.db", b"whole")
+async def test_attempts_that_store_the_same_file_at_once_do_not_mix(store: SnapshotStore) -> None:
+    """The process of an attempt whose pod was deleted by force may still run on its node."""
+    async with store.draft("demo-1/a.db") as former:
+        await former.write(b"former" * 100)
+        async with store.draft("demo-1/a.db") as latter:
+            await latter.write(b"latter")
+            await former.write(b"former" * 100)
+            await latter.keep()
+            assert await content_of(store, "demo-1/a.db") == b"latter"
+    assert await content_of(store, "demo-1/a.db") == b"latter"
+    assert await store.names("demo-1") == ["demo-1/a.db"]
+
+
+# Remains of killed attempts on a volume.
+
+
+def remains(directory: Path, name: str, *, seconds: float) -> Path:
+    """Leave a file that was last written some seconds ago, by the clock of the volume."""
+    directory.mkdir(exist_ok=True)
+    path = directory / name
+    path.write_bytes(b"of an earlier attempt" * 100)
+    os.utime(directory)
+    at = directory.stat().st_mtime - seconds
+    os.utime(path, (at, at))
+    return path
+
+
+OTHER, RECORD_OF_OTHER = ".b-0a1b2c3d.db.0123456789abcdef.partial", ".b-0a1b2c3d.db.json.0123456789abcdef.partial"
+EARLIER_VERSION = ".b-0a1b2c3d.db.partial"
+LONG_AGO = ABANDONED_SECONDS + 1
+
+
+@pytest.mark.parametrize("name", [OTHER, RECORD_OF_OTHER, EARLIER_VERSION])
+async def test_partial_file_of_a_killed_attempt_is_removed(tmp_path: Path, name: str) -> None:
+    remains(tmp_path / "demo-1", name, seconds=LONG_AGO)
+    await keep(Volume(tmp_path), "demo-1/a.db", b"whole")
+    assert names_in(tmp_path / "demo-1") == ["a.db"]
+
+
+@pytest.mark.parametrize("name", [".a.db.partial", ".a.db.0123456789abcdef.partial"])
+async def test_partial_file_of_an_earlier_attempt_is_removed_at_once(tmp_path: Path, name: str) -> None:
+    """An EtcdBackup has one attempt at a time."""
+    remains(tmp_path, name, seconds=0)
+    await keep(Volume(tmp_path), "a.db", b"whole")
     assert names_in(tmp_path) == ["a.db"]
     assert (tmp_path / "a.db").read_bytes() == b"whole"
+
+
+async def test_partial_file_that_was_just_written_stays(tmp_path: Path) -> None:
+    """Some network file systems show locks only to processes on the same node."""
+    remains(tmp_path, OTHER, seconds=ABANDONED_SECONDS - 60)
+    await keep(Volume(tmp_path), "a.db", b"whole")
+    assert names_in(tmp_path) == [OTHER, "a.db"]
+
+
+async def test_clock_of_the_node_does_not_decide_which_partial_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    remains(tmp_path, OTHER, seconds=LONG_AGO)
+    await keep(Volume(tmp_path), "a.db", b"whole")
+    assert names_in(tmp_path) == ["a.db"]
+    monkeypatch.setattr("time.time", lambda: 4e9)
+    remains(tmp_path, OTHER, seconds=0)
+    await keep(Volume(tmp_path), "a.db", b"whole")
+    assert names_in(tmp_path) == [OTHER, "a.db"]
+
+
+@pytest.mark.parametrize("name", ["b.db", "a.db"], ids=["another file", "the same file"])
+async def test_partial_file_that_another_attempt_is_writing_stays(tmp_path: Path, name: str) -> None:
+    """Writing may hang for an hour, as on a server of NFS that restarts."""
+    store = Volume(tmp_path)
+    async with store.draft(name) as slow:
+        await slow.write(b"slow ")
+        [partial] = names_in(tmp_path)
+        os.utime(tmp_path / partial, (0, 0))
+        await keep(store, "a.db", b"whole")
+        assert names_in(tmp_path) == [partial, "a.db"]
+        await slow.write(b"but whole")
+        await slow.keep()
+    assert await content_of(store, name) == b"slow but whole"
+
+
+FOREIGN = (
+    ".b.db.partial.bak",
+    "b.db.partial",
+    ".notes.partial",
+    ".b.db.0123.swp",
+    ".B.DB.partial",
+    "b.db",
+    "b.db.json",
+)
+
+
+async def test_no_other_file_is_removed(tmp_path: Path) -> None:
+    for name in FOREIGN:
+        remains(tmp_path, name, seconds=LONG_AGO)
+    (tmp_path / ".c.db.partial").mkdir()
+    (tmp_path / ".d.db.partial").symlink_to(tmp_path / "b.db")
+    remains(tmp_path / "deeper", OTHER, seconds=LONG_AGO)
+    remains(tmp_path / "x", OTHER, seconds=LONG_AGO)
+    before = names_in(tmp_path)
+    await keep(Volume(tmp_path), "x/a.db", b"whole")
+    await keep(Volume(tmp_path), "a.db", b"whole")
+    assert names_in(tmp_path) == sorted([*before, "a.db"])
+    assert (names_in(tmp_path / "deeper"), names_in(tmp_path / "x")) == ([OTHER], ["a.db"])
+
+
+async def test_partial_file_that_cannot_be_removed_does_not_fail_the_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remains(tmp_path, OTHER, seconds=LONG_AGO)
+
+    def utime(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "utime", utime)
+    await keep(Volume(tmp_path), "a.db", b"whole")
+    assert names_in(tmp_path) == [OTHER, "a.db"]
+
+
+async def test_partial_file_is_not_listed(tmp_path: Path) -> None:
+    """Retention counts what is listed."""
+    for name in (OTHER, RECORD_OF_OTHER, EARLIER_VERSION):
+        remains(tmp_path / "demo-1", name, seconds=0)
+    assert await Volume(tmp_path).names("demo-1") == []
 
 
 @pytest.mark.parametrize("name", ["../a.db", "x/../../a.db", "/etc/passwd", "link/a.db"])
