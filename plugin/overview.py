@@ -133,7 +133,7 @@ def overview(database: Database, resource: Obj, pods: Iterable[Obj], now: dateti
         version=str(status.get("version") or status.get("etcdVersion") or ""),
         observed=accessors.is_current(resource),
         paused=is_paused(resource),
-        deleting="deletionTimestamp" in resource["metadata"],
+        deleting=accessors.is_terminating(resource),
         conditions=tuple(_conditions(status, now)),
         progress=tuple(_progress(status)),
         servers=tuple(_servers(database, status, {pod["metadata"]["name"]: pod for pod in pods})),
@@ -247,7 +247,7 @@ def _with_pod(database: Database, server: Server, pod: Obj | None) -> Server:
     host = server.host or str((pod.get("spec") or {}).get("nodeName") or "")
     problem = problem_of(pod)
     reason, text = problem if problem.text else restarts(pod)
-    if pod["metadata"].get("deletionTimestamp"):
+    if accessors.is_terminating(pod):
         reason, text = "Terminating", text or "Its pod is being deleted."
     server = replace(server, host=host, details=details)
     if text:

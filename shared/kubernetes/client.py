@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.encoding import MAX_PARSED_BYTES, MAX_PARSED_VALUES
 from shared.kubernetes.errors import (
     AlreadyExists,
@@ -291,7 +292,7 @@ class Kube:
             return None
         if not _is_object(kind, name, answer):
             raise _unexpected(answer, f"{kind.name} {name} or a Status", request)
-        return answer if answer["metadata"].get("deletionTimestamp") else None
+        return answer if is_terminating(answer) else None
 
     async def evict(self, namespace: str, name: str, *, uid: str) -> None:
         """Evict exactly the observed pod: delete it if its disruption budget allows that now.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.kinds import POD, Key, Kind, Obj
 
 NAME = "app.kubernetes.io/name"
@@ -91,7 +92,7 @@ class Owner:
 
         Labels are no proof: a copied manifest has them. Only objects of a resource that they outlive have nothing else.
         """
-        if not self.owns(found) or "deletionTimestamp" in found["metadata"]:
+        if not self.owns(found) or is_terminating(found):
             return False
         return self.lasting or controller_of(found) is not None
 
@@ -198,7 +199,7 @@ def owned_by(uid: str, obj: Obj | None) -> Obj | None:
     Args:
         uid: UID of the resource.
     """
-    return obj if obj and belongs_to(obj, uid, {}) and not obj["metadata"].get("deletionTimestamp") else None
+    return obj if obj and belongs_to(obj, uid, {}) and not is_terminating(obj) else None
 
 
 def is_replica(pod: Obj, kind: Kind, name: str, selector: Mapping[str, str]) -> bool:

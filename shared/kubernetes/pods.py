@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from shared.kubernetes import accessors, ownership
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.encoding import canonical
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pod_problems import IMAGE_PULL_FAILED, NO_PROBLEM, Problem, problem_of, restarts
@@ -86,7 +86,7 @@ class Pod:
             container: container whose readiness counts if the pod has several; empty for all.
         """
         reported = obj.get("status") or {}
-        leaving = bool(obj["metadata"].get("deletionTimestamp"))
+        leaving = is_terminating(obj)
         problem = problem_of(obj)
         return cls(
             name=obj["metadata"]["name"],
@@ -130,7 +130,7 @@ def running_since(pod: Obj | None, container: str) -> datetime | None:
 def deleted_for(pod: Obj, now: datetime) -> float | None:
     """Return the seconds since the deletion of a pod; None if it is not deleted."""
     metadata = pod["metadata"]
-    if not metadata.get("deletionTimestamp"):
+    if not is_terminating(pod):
         return None
     grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)  # the time is when that ends
     return (now - datetime.fromisoformat(metadata["deletionTimestamp"]) + grace).total_seconds()

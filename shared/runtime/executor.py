@@ -615,7 +615,7 @@ def _require_living(observed: Obj) -> None:
 def _is_being_deleted(action: Delete) -> bool:
     """Whether an object is being deleted already, and ends as soon as the action requires."""
     metadata = action.obj["metadata"]
-    if "deletionTimestamp" not in metadata:
+    if not accessors.is_terminating(action.obj):
         return False
     return action.grace_seconds is None or metadata.get("deletionGracePeriodSeconds", 0) <= action.grace_seconds
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from shared.api.spec import InvalidSpec
 from shared.kubernetes import accessors, errors, ownership, secret_provenance
-from shared.kubernetes.accessors import rfc3339
+from shared.kubernetes.accessors import is_terminating, rfc3339
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Key, Obj
 from shared.kubernetes.secret_provenance import RECORD
@@ -215,7 +215,7 @@ class Reconciler:
 
     async def _reconcile(self, key: Key) -> str:
         obj = self._cache.get(self._controller.kind, key.namespace, key.name)
-        if obj is None or obj["metadata"].get("deletionTimestamp"):
+        if obj is None or is_terminating(obj):
             self._forget(key)  # owned objects are garbage collected
             return "success"
         if self._abandoned.get(key) == obj["metadata"]["uid"]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import islice
 
-from shared.kubernetes.accessors import label
+from shared.kubernetes.accessors import is_terminating, label
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import POD, Obj
@@ -42,7 +42,7 @@ async def _why_hidden(kube: Kube, namespace: str, name: str, expected: Mapping[s
     except NotFound:
         return ""
     lost = [f"{key}={value}" for key, value in expected.items() if label(pod, key) != value]
-    if not lost or pod["metadata"].get("deletionTimestamp"):  # it was created since, or will be replaced
+    if not lost or is_terminating(pod):  # it was created since, or will be replaced
         return ""
     return (
         f"lacks the label {' and '.join(lost)}, and is not managed. Run kubectl label pod {name} {' '.join(lost)} "

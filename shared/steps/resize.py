@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from shared.kubernetes import accessors, managed_fields
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod, container_status, is_outdated
 from shared.kubernetes.quantity import parse_quantity
@@ -45,9 +45,7 @@ def resizable(instances: Sequence[Instance], stateful_set: Obj | None, mark: str
         mark: annotation of pod and template with the digest of the template.
     """
     pods = [each.pod_obj for each in instances if each.pod_obj is not None]
-    return [
-        pod for pod in pods if not pod["metadata"].get("deletionTimestamp") and not is_outdated(pod, stateful_set, mark)
-    ]
+    return [pod for pod in pods if not is_terminating(pod) and not is_outdated(pod, stateful_set, mark)]
 
 
 def can_resize(

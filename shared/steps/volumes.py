@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 
 from shared.api.podspec import smaller
+from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.runtime.plan import Delete, Evict
 from shared.status.lifecycle import Lifecycle
@@ -69,7 +70,7 @@ def state_of(claim: Obj, *, in_use: bool) -> VolumeState:
     Args:
         in_use: whether a member or node may have data on the volume that is needed.
     """
-    if claim["metadata"].get("deletionTimestamp"):
+    if is_terminating(claim):
         return VolumeState.DELETING
     if not is_bound(claim):
         return VolumeState.CLAIMED
@@ -107,11 +108,11 @@ def replace_disk(instance: Instance, *, in_use: bool, evicts: bool = False) -> t
     """
     claim, pod = instance.volume, instance.pod_obj
     deletions: list[Delete | Evict] = []
-    if evicts and pod and not pod["metadata"].get("deletionTimestamp"):
+    if evicts and pod and not is_terminating(pod):
         deletions.append(Evict(pod))
-    if claim and not claim["metadata"].get("deletionTimestamp"):
+    if claim and not is_terminating(claim):
         deletions.append(delete(claim, in_use=in_use))
-    if not evicts and pod and not pod["metadata"].get("deletionTimestamp"):
+    if not evicts and pod and not is_terminating(pod):
         deletions.append(Delete(POD, pod))
     return tuple(deletions)
 

@@ -94,9 +94,7 @@ def _at_rest(backup: EtcdBackup, observed: Observed) -> Plan:
     is_complete = backup.phase == COMPLETE
     progress = Progress.DONE if is_complete else Progress.BLOCKED
     verdict = Verdict(progress, before.get("reason") or backup.phase, before.get("message") or "", not is_complete)
-    stays = (
-        observed.pod is None or observed.pod["metadata"].get("deletionTimestamp") or not (is_complete or observed.alive)
-    )
+    stays = observed.pod is None or accessors.is_terminating(observed.pod) or not (is_complete or observed.alive)
     return Plan(((Delete(POD, observed.pod),),) if observed.pod and not stays else (), verdict, reported, is_final=True)
 
 

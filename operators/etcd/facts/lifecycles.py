@@ -33,7 +33,7 @@ from operators.etcd.membership.layout import layout
 from operators.etcd.objects.names import SET_ASIDE
 from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.state.recovery_marks import tokens
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, is_terminating
 from shared.status.lifecycle import Lifecycle
 
 CAUGHT_UP_SHARE = 0.9
@@ -182,7 +182,7 @@ def restore_state(resource: EtcdCluster, seen: Observed) -> RestoreState:
     if snapshot is None:
         return _R.REQUESTED
     token = pods.restore_token(resource, snapshot.store, snapshot.file)
-    if pod is None or annotation(pod, pods.TOKEN) != token or pod["metadata"].get("deletionTimestamp"):
+    if pod is None or annotation(pod, pods.TOKEN) != token or is_terminating(pod):
         return _R.FOUND
     result = outcome(pod)
     if result is None:

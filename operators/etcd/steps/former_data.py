@@ -14,7 +14,7 @@ from operators.etcd.reasons import FORMER_DATA_KEPT, RELEASING_DATA
 from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.state.recovery_marks import tokens, without
 from operators.etcd.steps.guards import stray
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Action, Apply, Delete, Step
@@ -101,4 +101,4 @@ def _set_aside(instance: Instance) -> tuple[str, ...]:
 
 
 def _delete(pod: Obj | None) -> tuple[Action, ...]:
-    return () if pod is None or pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)
+    return () if pod is None or is_terminating(pod) else (Delete(POD, pod),)

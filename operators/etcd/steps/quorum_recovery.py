@@ -42,7 +42,7 @@ from operators.etcd.state.recovery_marks import marks, tokens
 from operators.etcd.steps.data_loss import QuorumLoss, has_returned, loss, progress
 from operators.etcd.steps.guards import stray
 from operators.etcd.steps.version_change import permitted
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
@@ -375,7 +375,7 @@ def token_of(pod: Obj) -> str:
 
 
 def _delete(pod: Obj) -> tuple[Delete, ...]:
-    return () if pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)
+    return () if is_terminating(pod) else (Delete(POD, pod),)
 
 
 def _why_failed(pod: Obj) -> str:

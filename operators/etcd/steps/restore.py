@@ -18,7 +18,7 @@ from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import SEED
 from operators.etcd.objects.names import volume_name
 from operators.etcd.reasons import NO_AGENT_IMAGE, RECORDING, RESTORE_TOO_LATE
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Apply, Delete, Step
@@ -65,7 +65,7 @@ def restore_data(seen: Assessment) -> Step:
         # A stale plan would put the snapshot's data on the volume of a member that has since accepted writes.
         objects = ((PERSISTENT_VOLUME_CLAIM, pods.seed_volume(seen.settings, resource)), (POD, made))
         return Step.wait(RESTORING, message, *(Apply(kind, obj, unchanged=True) for kind, obj in objects))
-    if pod["metadata"].get("deletionTimestamp"):
+    if is_terminating(pod):
         return Step.wait(
             RESTORING, f"{message} Waiting until the pod of an earlier attempt is deleted.", requeue=SEARCH_SECONDS
         )
@@ -122,7 +122,7 @@ def _clear(pod: Obj | None) -> Step:
     """Delete the pod of a finished restore; a pod that could still write must be deleted before a member starts."""
     if pod is None:
         return PASS
-    deletions = () if pod["metadata"].get("deletionTimestamp") else (Delete(POD, pod),)
+    deletions = () if is_terminating(pod) else (Delete(POD, pod),)
     if outcome(pod) is not None:
         return Step.do(*deletions)
     return Step(
