@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import pytest
 
 from shared.kubernetes.client import Request, Response
 from shared.kubernetes.kinds import STATEFUL_SET, Kind, Obj
+from shared.steps import hibernation
 from shared.steps.database import HIBERNATION
+from shared.steps.hibernation import WAKES
 from tests.harness.api_server.requests import value_at
 from tests.harness.harness import NAMESPACE
+from tests.harness.scenario import ScenarioStep, edit
 from tests.harness.scenario_runner import World
 
 
@@ -32,6 +38,40 @@ def annotated(stateful_set: Obj, note: str, *, by: str = "") -> Obj:
         managers = [own | {"fieldsV1": own["fieldsV1"] | {"f:metadata": fields}}]
     annotations = {**metadata.get("annotations", {}), HIBERNATION: note}
     return stateful_set | {"metadata": metadata | {"annotations": annotations, "managedFields": managers}}
+
+
+@dataclass
+class Hibernations:
+    """The hibernations that an operator has begun.
+
+    Attributes:
+        begun: records of these by the name of the StatefulSet, without whether the pods return.
+    """
+
+    begun: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def violation(self, name: str, record: dict[str, int], live: Obj | None) -> str:
+        """Return why the operator must not write a record; empty if it may.
+
+        It may begin a hibernation by stopping running pods, and keep the record of that until all pods are back.
+        By a record of its own, another client could otherwise stop a database, or give it another size.
+        """
+        size = {key: value for key, value in record.items() if key != WAKES}
+        if record.get(WAKES) == 0 and value_at(live, "spec.replicas"):
+            self.begun[name] = size
+        if not size:
+            self.begun.pop(name, None)
+        return "" if self.begun.get(name, {}) == size else f"the operator obeys a record of {name} by another: {size}"
+
+
+def obeys_records_of_others(patch: pytest.MonkeyPatch) -> None:
+    """Obey a record of a hibernation that any client wrote."""
+    patch.setattr(hibernation, "managed_fields", SimpleNamespace(is_applied=lambda *_: True))
+
+
+def forged(name: str, **note: int) -> ScenarioStep:
+    """Let a person, or a tool that restores a former StatefulSet, write a record."""
+    return edit(STATEFUL_SET, {"metadata": {"annotations": {HIBERNATION: json.dumps(note)}}}, name)
 
 
 def is_requested(resources: Iterable[tuple[Kind, Obj]], name: str) -> bool:

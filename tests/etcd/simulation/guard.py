@@ -17,7 +17,7 @@ from shared.steps.connection import USERNAME_KEY
 from tests.etcd.simulation.raft import ROOT, Cluster, Disk, MemberRecord, can_win_election, quorum, record_of
 from tests.harness.api_server.requests import TargetedRequest, value_at
 from tests.harness.scenario import Unsafe
-from tests.support.hibernating import is_requested
+from tests.support.hibernating import Hibernations, is_requested
 
 if TYPE_CHECKING:
     from tests.etcd.simulation.command_line import Command
@@ -37,6 +37,7 @@ class Guard:
         may_split: whether, in addition, those that have restarted and the others may be two groups without a quorum:
             the keys of the authority that running members trust are lost.
         released: tokens of the recoveries of which the user released the data that they did not use.
+        hibernations: records of the hibernations that the operator has begun.
         may_give_root: whether the user requested root for applications.
     """
 
@@ -46,6 +47,7 @@ class Guard:
     may_reject: bool = False
     may_split: bool = False
     released: set[str] = field(default_factory=set)
+    hibernations: Hibernations = field(default_factory=Hibernations)
     may_give_root: bool = False
 
     def fail(self, violation: str) -> None:
@@ -146,6 +148,8 @@ class Guard:
             replicas, record = value_at(body, "spec.replicas"), hibernation.record(body)
             if record.get(hibernation.WAKES) == 0 and value_at(live, "spec.replicas"):
                 self.may_begin_to_hibernate(etcd, name, record["size"])
+            if violation := self.hibernations.violation(name, record, live):
+                self.fail(violation)
             self.may_empty(etcd, name, replicas, f"the operator gives the StatefulSet {name} {replicas} replicas")
 
     def may_give(self, etcd: FakeEtcd, content: Mapping[str, str], action: str) -> None:

@@ -26,14 +26,15 @@ from operators.etcd.steps import (
     rolling_update,
     version_change,
 )
-from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step, StepOf
 from tests.harness.disturbance import DISTURBANCES
 from tests.harness.reference_run import ReferenceRun
-from tests.harness.scenario import Scenario, Unsafe
+from tests.harness.scenario import Scenario, Unsafe, delete, edit, later
 from tests.harness.sweep import Oracle, sweep
-from tests.support.etcd.scenarios import ETCD, MIDDLE, OLD, SCENARIOS, cluster, hangs, lost, member
+from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, OLD, SCENARIOS, cluster, hangs, lost, member
 from tests.support.etcd.scenarios import NEW as NEWEST
+from tests.support.hibernating import forged, obeys_records_of_others
 from tests.support.plays import played
 from tests.support.pod_loss import delete_now
 
@@ -112,6 +113,11 @@ def recovers_without_consent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(quorum_recovery, "is_in_force", lambda *_: True)
 
 
+def stops_pods_whose_claims_are_deleted(patch: pytest.MonkeyPatch) -> None:
+    """Hibernate while claims are being deleted, which end with their pods."""
+    patch.setattr(plan, "report_terminating_claims", lambda _: PASS)
+
+
 def gives_root_to_applications(patch: pytest.MonkeyPatch) -> None:
     """Give applications root, as versions without the user `client` did."""
     for module in (credentials, connection_secret):
@@ -123,9 +129,47 @@ def gives_applications_the_role_root(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(credentials, "CLIENT_ROLE", "root")
 
 
+def volumes_lost(*numbers: int, size: int = 3) -> Scenario:
+    """Return a scenario in which volumes are lost while all pods are stopped, before the wake-up."""
+    claims = (delete_now(PERSISTENT_VOLUME_CLAIM, f"data-{member(number)}") for number in numbers)
+    steps = (cluster(size, hibernate=True), *claims, cluster(size), later(60))
+    return Scenario(f"{len(numbers)} of {size} volumes are lost during a hibernation", steps, given=(cluster(size),))
+
+
+HIBERNATIONS: list[tuple[Patch, Scenario, str]] = [
+    (
+        stops_pods_whose_claims_are_deleted,
+        Scenario(
+            "hibernate while a claim is being deleted",
+            (delete(PERSISTENT_VOLUME_CLAIM, f"data-{member(1)}"), cluster(3, hibernate=True)),
+            given=(cluster(3),),
+        ),
+        "with which data-cache-1 and the data are deleted",
+    ),
+    (
+        obeys_records_of_others,
+        Scenario("a person records a hibernation", (forged(NAME, size=1, wakes=1), later(60)), given=(cluster(3),)),
+        "obeys a record of cache by another: {'size': 1}",
+    ),
+    (
+        obeys_records_of_others,
+        Scenario(
+            "a former StatefulSet is restored",
+            (forged(NAME, size=3, wakes=0), edit(STATEFUL_SET, {"spec": {"replicas": 0}}, NAME), later(60)),
+            given=(cluster(3),),
+        ),
+        "obeys a record of cache by another: {'size': 3}",
+    ),
+    (bootstraps_without_a_member_list, volumes_lost(0, size=1), "bootstraps a cluster on an empty disk"),
+    (lists_every_member_to_bootstrap, volumes_lost(1), "cache-1 restarts as a voter on an empty disk"),
+    (recovers_without_consent, volumes_lost(0, 1), "without consent"),
+]
+
+
 @pytest.mark.parametrize(
     ("sabotage", "scenario", "violation"),
     [
+        *HIBERNATIONS,
         (
             lists_every_member_to_bootstrap,
             BY_NAME["a member lost without an operator"],
@@ -194,6 +238,12 @@ async def test_operator_that_applies_stale_plans_is_caught(monkeypatch: pytest.M
     [found] = [known for known in DISTURBANCES if str(known) == disturbance]
     done = await sweep(dataclasses.replace(ETCD, name="stale-plans"), Scenario("create two", (cluster(2),)), found)
     assert Oracle.SAFE in {failure.oracle for failure in done.failures}, "\n".join(map(str, done.failures))
+
+
+@pytest.mark.parametrize("scenario", [scenario for _, scenario, _ in HIBERNATIONS], ids=str)
+async def test_unmodified_operator_hibernates_without_a_violation(scenario: Scenario) -> None:
+    run = await played(ETCD, scenario)
+    assert run.world.database.violations == []
 
 
 async def test_unmodified_operator_causes_no_violation() -> None:

@@ -23,7 +23,7 @@ from tests.redis.simulation.election import REPLICATION_PING_SECONDS, has_majori
 from tests.redis.simulation.ledger import Branch, Record, State, alive
 from tests.redis.simulation.node import ALL, Node, slot_of
 from tests.redis.simulation.process import BOOT, Process
-from tests.support.hibernating import is_requested
+from tests.support.hibernating import Hibernations, is_requested
 
 if TYPE_CHECKING:
     from tests.redis.simulation.database import FakeRedis
@@ -71,6 +71,7 @@ class Guard:
         replaced: pod of each node whose disk was replaced while its pod kept its address, by node id.
         deposed: time at which a replica was elected instead of a running primary, by the id of the primary: it learns
             that with the next tick, and what clients write to it until then is lost.
+        hibernations: records of the hibernations that the operator has begun.
     """
 
     violations: list[str] = field(default_factory=list)
@@ -88,6 +89,7 @@ class Guard:
     served: dict[str, float] = field(default_factory=dict)
     replaced: dict[str, str] = field(default_factory=dict)
     deposed: dict[str, float] = field(default_factory=dict)
+    hibernations: Hibernations = field(default_factory=Hibernations)
 
     def fail(self, what: str) -> None:
         """Record a violation and raise Unsafe; the record survives callers that catch the exception."""
@@ -614,6 +616,8 @@ class Guard:
             replicas, record = value_at(body, "spec.replicas"), hibernation.record(body)
             if record.get(hibernation.WAKES) == 0 and value_at(live, "spec.replicas"):
                 self.may_begin_to_hibernate(redis, name, record["replicas"])
+            if violation := self.hibernations.violation(name, record, live):
+                self.fail(violation)
             self.may_shrink(redis, name, replicas, f"the operator scales the StatefulSet {name} to {replicas} replicas")
 
     def may_form_again(self, redis: FakeRedis, name: str) -> None:

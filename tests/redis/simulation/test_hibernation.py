@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -15,11 +14,11 @@ from shared.kubernetes import accessors
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.status.verdict import Verdict
 from shared.steps.database import HIBERNATION
-from shared.steps.hibernation import WAKES, Hibernation
+from shared.steps.hibernation import Hibernation
 from tests.harness.scenario import Scenario, ScenarioStep, Unsafe, delete, edit, later, limit_turns
 from tests.harness.scenario_runner import ScenarioRun
 from tests.redis.simulation.moving_slots import redis_of
-from tests.support.hibernating import POLICY, refuse_to_stop
+from tests.support.hibernating import POLICY, forged, refuse_to_stop
 from tests.support.plays import begun_once, played, pods, ready
 from tests.support.pod_loss import delete_now
 from tests.support.redis.scenarios import (
@@ -46,11 +45,6 @@ def mine(run: ScenarioRun) -> Obj:
 
 def reason(run: ScenarioRun, name: str = "Ready") -> str:
     return str(accessors.condition(mine(run), name).get("reason"))
-
-
-def forged(**size: int) -> ScenarioStep:
-    """Let a backup tool, or a person, write a record of a former hibernation."""
-    return edit(STATEFUL_SET, {"metadata": {"annotations": {HIBERNATION: json.dumps(size | {WAKES: 1})}}}, NAME)
 
 
 def roles(run: ScenarioRun) -> Roles:
@@ -199,7 +193,7 @@ async def test_loss_that_waits_for_a_decision_delays_a_hibernation() -> None:
     [
         delete(STATEFUL_SET, NAME),
         edit(STATEFUL_SET, {"metadata": {"annotations": {HIBERNATION: None}}}, NAME),
-        forged(replicas=3, replicas_per_master=0),
+        forged(NAME, replicas=3, replicas_per_master=0, wakes=1),
         edit(STATEFUL_SET, {"spec": {"replicas": 6}}, NAME),
         edit(STATEFUL_SET, {"spec": {"replicas": 2}}, NAME),
     ],
@@ -233,7 +227,7 @@ async def test_stop_that_a_policy_refuses_costs_no_pod_and_is_reported(status: i
 async def test_record_of_another_client_neither_scales_a_cluster_nor_deletes_a_volume() -> None:
     run = await begun_once(REDIS, cluster(8))
     before = claims(run)
-    await carry_out(run, forged(replicas=6, replicas_per_master=1), later(60))
+    await carry_out(run, forged(NAME, replicas=6, replicas_per_master=1, wakes=1), later(60))
     assert (reason(run), claims(run)) == ("Ready", before)
 
 

@@ -20,7 +20,7 @@ from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from operators.redis.steps import data_loss_recovery, membership_repair, provisioning, rolling_update
 from operators.redis.topology.merged_view import Seen
-from shared.kubernetes.kinds import POD
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
 from shared.runtime.plan import PASS, Apply, Step
 from shared.status.reasons import Reason
 from shared.steps import volumes
@@ -28,12 +28,14 @@ from shared.steps.database import Database
 from shared.steps.rolling_update import RollingUpdate
 from tests.harness.disturbance import DISTURBANCES
 from tests.harness.reference_run import ReferenceRun
-from tests.harness.scenario import Scenario, ScenarioStep, Unsafe
+from tests.harness.scenario import Scenario, ScenarioStep, Unsafe, delete, later
 from tests.redis.simulation.database import FakeRedis
+from tests.support.hibernating import forged, obeys_records_of_others
 from tests.support.plays import played
 from tests.support.pod_loss import delete_now
 from tests.support.redis.scenarios import (
     ALONE,
+    NAME,
     NEW,
     REDIS,
     SCENARIOS,
@@ -138,6 +140,43 @@ def keeps_owners_of_secrets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Database, "keep_secret_owners", lambda *_: PASS)
 
 
+def stops_pods_whose_claims_are_deleted(patch: pytest.MonkeyPatch) -> None:
+    """Hibernates while claims are being deleted, which end with their pods."""
+    patch.setattr(plan, "report_terminating_claims", lambda _: PASS)
+
+
+def volumes_lost(*numbers: int) -> Scenario:
+    """Return a scenario in which volumes are lost while all pods are stopped, before the wake-up."""
+    alone, claims = cluster(3, **ALONE), (f"data-{node(number)}" for number in numbers)
+    losses = (delete_now(PERSISTENT_VOLUME_CLAIM, claim) for claim in claims)
+    steps = (cluster(3, **ALONE, hibernate=True), *losses, alone, later(60))
+    return Scenario(f"{len(numbers)} of 3 volumes are lost during a hibernation", steps, given=(alone,))
+
+
+HIBERNATIONS: list[tuple[Patch, Scenario, str]] = [
+    (
+        stops_pods_whose_claims_are_deleted,
+        Scenario(
+            "hibernate while a claim is being deleted",
+            (delete(PERSISTENT_VOLUME_CLAIM, f"data-{node(1)}"), cluster(6, hibernate=True)),
+            given=(cluster(6),),
+        ),
+        "while the claim of cache-1 is being deleted",
+    ),
+    (
+        obeys_records_of_others,
+        Scenario(
+            "a person records a hibernation",
+            (forged(NAME, replicas=3, replicas_per_master=0, wakes=1), later(60)),
+            given=(cluster(6),),
+        ),
+        "obeys a record of cache by another: {'replicas': 3, 'replicas_per_master': 0}",
+    ),
+    (recovers_lost_slots_without_consent, volumes_lost(0), "which owns|without consent"),
+    (forms_again_when_all_nodes_are_empty, volumes_lost(0, 1, 2), "records that cache is not formed"),
+]
+
+
 def led_astray() -> ScenarioStep:
     """Leave the link of a replica at an address that no server has."""
 
@@ -151,6 +190,7 @@ def led_astray() -> ScenarioStep:
 @pytest.mark.parametrize(
     ("sabotage", "scenario", "violation"),
     [
+        *HIBERNATIONS,
         (
             forgets_unreachable_nodes,
             Scenario("a primary is down", (failing(0), delete_now(POD, node(0))), given=(cluster(6),)),
@@ -241,6 +281,12 @@ async def test_operator_that_trusts_a_stale_view_is_detected(monkeypatch: pytest
 
 
 REVERTED = Scenario("scale in and out", (cluster(6), cluster(8)), given=(cluster(6), cluster(8)), exact_counts=False)
+
+
+@pytest.mark.parametrize("scenario", [scenario for _, scenario, _ in HIBERNATIONS], ids=str)
+async def test_unmodified_operator_hibernates_without_a_violation(scenario: Scenario) -> None:
+    run = await played(REDIS, scenario)
+    assert run.world.database.violations == []
 
 
 @pytest.mark.nightly
