@@ -37,7 +37,7 @@ from operators.etcd.steps.former_data import delete_former_data, report_kept_vol
 from operators.etcd.steps.guards import refuse_foreign_volumes, refuse_stray_pods, refuse_unknown_members
 from operators.etcd.steps.lost_authority import restart_distrusting
 from operators.etcd.steps.maintenance import defragment, relieve_full_disk
-from operators.etcd.steps.member_pods import admit_clients, close_bootstrap
+from operators.etcd.steps.member_pods import admit_clients, close_bootstrap, readmit_clients
 from operators.etcd.steps.promotion import promote_learner
 from operators.etcd.steps.provisioning import (
     create_stateful_set,
@@ -106,6 +106,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             (schedule_backups,),  # regardless of any other problem
             (DATABASE.proven(DATABASE.renew_secrets),),  # certificates, before they expire
             (DATABASE.proven(store_password),),  # the operator is never locked out
+            (readmit_clients,),  # to recreated pods of voters, also while the next chain stops
             (
                 record_cluster,  # cluster id and volumes, before anything depends on them
                 clear_marks,  # of a recovery that was withdrawn
@@ -128,7 +129,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
                 replace_corrupt_member,  # data differs from the majority: removed, then added again
                 replace_lost_member,  # volume lost: removed, then added again as a learner
                 ensure_auth,  # authentication, before the first client connects
-                admit_clients,  # route clients to every voter
+                admit_clients,  # route clients to every voter, and to no other pod
                 restart_unstarted_learner,  # a learner's pod with outdated bootstrap flags
                 promote_learner,  # or remove it after a timeout
                 readd_replaced_member,  # while the spec cannot be applied; otherwise `grow_by_one`

@@ -126,6 +126,11 @@ def of(made: Obj) -> tuple[str, str]:
     return annotation(made, INITIAL_STATE), annotation(made, INITIAL_CLUSTER)
 
 
+def is_closed(pod: Obj) -> bool:
+    """Whether a pod may not start with an empty volume."""
+    return of(pod)[1].startswith(f"{PLACEHOLDER_NAME}=")
+
+
 def recovery_cluster_token(resource: EtcdCluster, token: str) -> str:
     """Return the --initial-cluster-token of the recovery's `etcdutl snapshot restore`."""
     return f"{resource.uid}-{token}"

@@ -7,10 +7,11 @@ are served, also while the operator reaches no member.
 from __future__ import annotations
 
 from operators.etcd.facts.assessment import Assessment
-from operators.etcd.objects.names import server_secret
-from operators.etcd.reasons import ALARM_RAISED, ANOTHER_CLUSTER, NO_QUORUM
+from operators.etcd.objects.names import CLIENTS, SERVES, client_service_name, server_secret
+from operators.etcd.reasons import ALARM_RAISED, ANOTHER_CLUSTER, NO_ENDPOINTS, NO_QUORUM
 from operators.etcd.steps.data_loss import known_voters
 from operators.etcd.steps.recording import is_another_cluster
+from shared.kubernetes.accessors import label
 from shared.status import health
 from shared.status.health import Finding, Health
 from shared.status.reasons import REDUNDANCY_REDUCED, REDUNDANT, SERVED
@@ -19,6 +20,10 @@ from shared.status.reasons import REDUNDANCY_REDUCED, REDUNDANT, SERVED
 def assess(seen: Assessment) -> Health:
     """Return the health of an EtcdCluster."""
     available = _available(seen)
+    if available.holds and not any(each.ready and label(each.pod_obj, SERVES) == CLIENTS for each in seen.instances):
+        service = client_service_name(seen.resource)
+        message = f"Service {service} has no endpoints: no pod that is ready has the label {SERVES}={CLIENTS}."
+        available = Finding(False, NO_ENDPOINTS, message)
     return Health(available, _degraded(seen) if available.holds else health.not_served(), _observed(seen))
 
 

@@ -7,8 +7,10 @@ from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import Closed
 from operators.etcd.objects.names import CLIENTS, SERVES
 from operators.etcd.state.observed import Instance
+from operators.etcd.steps.data_loss import known_voters
+from shared.kubernetes.accessors import label
 from shared.kubernetes.kinds import POD, Obj
-from shared.runtime.plan import Patch, Step
+from shared.runtime.plan import PASS, Patch, Step
 
 
 def close_bootstrap(seen: Assessment) -> Step:
@@ -43,6 +45,39 @@ def admit_clients(seen: Assessment) -> Step:
             if seen.members is not None and instance.pod_obj and instance.pod and not instance.pod.leaving
         )
     )
+
+
+def readmit_clients(seen: Assessment) -> Step:
+    """Route clients to voters whose pods were recreated, also while a step before `admit_clients` stops.
+
+    While a learner joins or a recovery keeps a volume, new pods lack the label. What those steps ensure is required of
+    the state instead: the cluster is recorded, its pods cannot bootstrap, and etcd has the requested authentication.
+    """
+    auth, recorded = seen.resource.spec.auth, seen.resource.recorded_cluster_id
+    is_protected = auth is None or not auth.enabled or seen.auth_enabled or seen.denied
+    if not is_protected or not recorded or seen.cluster_id not in (recorded, 0):
+        return PASS
+    if seen.members is None:
+        names = {voter.name for voter in known_voters(seen)}
+        voters = [each for each in seen.instances if each.name in names and _is_on_recorded_volume(each)]
+    else:
+        voters = [each for each in seen.instances if each.ready and _votes(each)]
+    return Step.do(
+        *(
+            Patch(POD, each.pod_obj, {"metadata": {"labels": {SERVES: CLIENTS}}})
+            for each in voters
+            if each.pod_obj and label(each.pod_obj, SERVES) != CLIENTS and bootstrap.is_closed(each.pod_obj)
+        )
+    )
+
+
+def _is_on_recorded_volume(instance: Instance) -> bool:
+    """Whether a member that only the operator cannot reach runs on the data of the recorded cluster.
+
+    Its readiness probe needs a leader, and the pods on kept volumes may have one of the former cluster.
+    """
+    on_recorded = bool(instance.disk) and instance.disk == instance.recorded
+    return instance.is_out_of_reach and on_recorded and not instance.kept_by
 
 
 def _votes(instance: Instance) -> bool:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from operators.etcd.api import backup as backup_api
-from operators.etcd.objects.names import CLUSTER_UID, COMPONENT
+from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.server import Member
+from operators.etcd.objects import bootstrap
+from operators.etcd.objects.names import CLIENTS, CLUSTER_UID, COMPONENT, KEPT
+from operators.etcd.state.observed import Observed
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, Obj
 from tests.etcd.simulation.database import FakeEtcd
 from tests.etcd.simulation.raft import User
+from tests.etcd.unit import world
+from tests.etcd.unit.report.test_health import OUT_OF_REACH
+from tests.etcd.unit.steps.test_member_pods import labels_of_pods
+from tests.etcd.unit.world import VOTER, At, seen
 from tests.harness.scenario import (
     ScenarioStep,
     at_once,
@@ -288,3 +296,56 @@ async def test_operator_that_is_cut_off_takes_snapshots_on_schedule() -> None:
     run = ScenarioRun(World(ETCD))
     await run.run_steps((cluster(3, **BACKUP), cut_off(), unobserved(later(3600))))
     assert run.stage.find(backup_api.API.kind)
+
+
+FORMER = At(member=False, up=False, ready=True, runs=True)
+"""A pod on a volume that a recovery kept."""
+UNKNOWN = Member(0xFF, "theirs", ("http://elsewhere:2380",))
+
+
+def _recreated(resource: EtcdCluster, *at: At, known: bool = True, **more: object) -> Observed:
+    """Return a world in which a recovery keeps volume 1, so that the pods were created without the label of clients."""
+    found = seen(resource, *at, leader=2 if known else None, known=known, **more)
+    claim = found.instances[1].volume
+    assert claim is not None
+    claim["metadata"]["annotations"] = {KEPT: "abcdefabcdef"}
+    for each in found.instances:
+        assert each.pod_obj is not None
+        each.pod_obj["metadata"]["labels"] = {}
+    return found
+
+
+@pytest.mark.parametrize("hindrance", ["unknown member", "denied", "members do not answer", "denied without a list"])
+def test_recreated_pods_of_voters_receive_clients_again_while_other_repairs_wait(hindrance: str) -> None:
+    """E1: while a recovery keeps volumes, new pods have no label. Restarts emptied the Service one by one."""
+    resource = world.cluster(3, recorded=(0, 2), auth={"rootSecretName": "root"} if "denied" in hindrance else None)
+    is_known = hindrance in ("unknown member", "denied")
+    voter = VOTER if is_known else OUT_OF_REACH
+    found = _recreated(resource, voter, FORMER, voter, known=is_known)
+    found = replace(found, denied="authentication failed" if "denied" in hindrance else "")
+    if hindrance == "unknown member":
+        assert found.members is not None
+        found = replace(found, members=(*found.members, UNKNOWN))
+    labels = {name: label for name, label in labels_of_pods(resource, found).items() if label}
+    assert labels == {"demo-0": CLIENTS, "demo-2": CLIENTS}
+
+
+def test_pods_that_may_not_receive_clients_yet_get_none_before_the_other_steps() -> None:
+    """The main chain stops before `admit_clients`; the own chain does not replace the steps before."""
+    given: Obj = {"auth": {"rootSecretName": "root"}}
+    cases = {
+        "not recorded": (world.cluster(1, recorded=None), {}),
+        "without the requested authentication": (world.cluster(3, **given), {"auth_enabled": False}),
+        "unknown whether authentication is enabled": (world.cluster(3, **given), {"auth_enabled": None}),
+    }
+    for name, (resource, more) in cases.items():
+        found = _recreated(resource, VOTER, FORMER, VOTER, **more)
+        found = replace(found, members=(*(found.members or ()), UNKNOWN))
+        assert CLIENTS not in labels_of_pods(resource, found).values(), name
+    resource = world.cluster(3)
+    found = _recreated(resource, VOTER, FORMER, At(start=bootstrap.Joining(2, ())))
+    found = replace(found, members=(*(found.members or ()), UNKNOWN))
+    assert labels_of_pods(resource, found).get("demo-2") is None, "it could join again with an empty volume"
+    found = _recreated(resource, OUT_OF_REACH, FORMER, replace(OUT_OF_REACH, disk="another"), known=False)
+    labels = labels_of_pods(resource, found)
+    assert (labels.get("demo-0"), labels.get("demo-1"), labels.get("demo-2")) == (CLIENTS, None, None), labels

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from operators.etcd.client.server import Alarm
+from operators.etcd.objects.names import CLIENTS, SERVES
 from operators.etcd.report.metrics import HAS_LEADER, cluster_states
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
@@ -85,6 +86,23 @@ def test_members_of_another_cluster_do_not_make_this_one_available() -> None:
     first = planned(VOTER, VOTER, VOTER).status
     made = planned(VOTER, VOTER, VOTER, status={**first, "clusterID": "55f63a2002313cff"})
     assert conditions(made)["Available"] == (False, "AnotherCluster")
+
+
+@pytest.mark.parametrize("at", [VOTER, OUT_OF_REACH], ids=["quorum", "kubelet"])
+def test_cluster_whose_service_has_no_endpoints_is_not_available(at: At) -> None:
+    """While a recovery keeps volumes, pods start without the label that the Service selects."""
+    resource, is_reached = cluster(), at is VOTER
+    found = seen(resource, at, at, at, leader=0 if is_reached else None, known=is_reached)
+    for each in found.instances:
+        assert each.pod_obj is not None
+        each.pod_obj["metadata"]["labels"] = {}
+    made = plan(resource, found)
+    assert conditions(made)["Available"] == (False, "NoEndpoints")
+    assert "Service demo-client" in str(health(made).available)
+    (first, *_) = found.instances
+    assert first.pod_obj is not None
+    first.pod_obj["metadata"]["labels"] = {SERVES: CLIENTS}
+    assert conditions(plan(resource, found))["Available"] == (True, "Served"), "one endpoint is enough"
 
 
 def test_missing_voter_reduces_the_redundancy() -> None:
