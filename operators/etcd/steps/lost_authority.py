@@ -5,6 +5,7 @@ etcd reads the authorities that it trusts only when it starts; the pod records w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from operators.etcd.facts.assessment import Assessment
@@ -13,6 +14,7 @@ from operators.etcd.state.observed import Instance
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.pods import running_since
 from shared.runtime.plan import PASS, Step
+from shared.status.health import listed
 from shared.steps import lost_authority
 from shared.steps.rolling_update import may_evict
 
@@ -42,7 +44,7 @@ def restart_distrusting(seen: Assessment) -> Step:
         # Pods on kept volumes are not ready, so that the budget may allow no eviction before a user releases them.
         evicts=not (splits or len(own) < len(seen.instances))
         and may_evict(resource.spec.pod_disruption_budget, resource.spec.size),
-        refusal=_refusal(seen),
+        refusal=_refusal(seen, [each for each in seen.instances if each in rejecting or each.member]),
     )
 
 
@@ -52,10 +54,18 @@ def _has_run(instance: Instance, now: datetime) -> bool:
     return since is not None and not is_leaving and now - since >= STARTING
 
 
-def _refusal(seen: Assessment) -> str:
-    if ends := next((why for each in seen.instances if (why := seen.why_data_ends(each))), ""):
+def _refusal(seen: Assessment, members: Sequence[Instance]) -> str:
+    """Return why no member may restart, and the remedy; empty if all may.
+
+    Args:
+        members: instances that restart, and those with a member: a claim that no member uses is no data of the cluster.
+    """
+    ending = [each for each in members if seen.why_data_ends(each)]
+    if ending:
+        names = listed(tuple(each.volume["metadata"]["name"] if each.volume else each.name for each in ending))
         return (
-            f"A restart would delete the data ({ends}), so nothing is changed. Restore the former "
-            "Secrets from a backup; or save the keys with etcdctl in a pod, and create the cluster again."
+            f"A restart would delete the data of {names} ({seen.why_data_ends(ending[0])}), so nothing is changed. "
+            "Restore the former Secrets from a backup; or save the keys with etcdctl in a pod, and create the cluster "
+            "again."
         )
     return "" if seen.spec_applies else "No member restarts before the spec can be applied."

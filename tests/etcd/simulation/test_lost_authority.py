@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from operators.etcd.operator import clusters
-from shared.kubernetes.kinds import POD, SECRET, Obj
+from shared.kubernetes.accessors import is_terminating
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki.stores import fingerprint, parsed
 from shared.pki.validity import signers
@@ -187,3 +188,33 @@ async def test_pods_on_volumes_that_a_recovery_kept_delay_no_restart() -> None:
     play.stage.database.guard.may_split = True
     await play.run_steps((deleted(CA, CLIENT), later(60), later(60)))
     assert ready(play)["reason"] == "FormerDataKept", ready(play)["message"]
+
+
+async def test_claim_that_no_member_uses_delays_no_restart() -> None:
+    """E2: the claim of a removed member waited for a finalizer, and no member restarted."""
+    play = await running(5)
+    with_finalizer = edit(
+        PERSISTENT_VOLUME_CLAIM, {"metadata": {"finalizers": ["example.com/keep"]}}, f"data-{member(4)}"
+    )
+    await play.run_steps((with_finalizer, cluster(3, **TLS), later(60), later(60), later(60)))
+    claim = play.stage.user_client.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, f"data-{member(4)}")
+    assert (len(pods(play)), is_terminating(claim)) == (3, True), ready(play)
+    former, etcd = signer_of(play, CA), play.stage.database
+    etcd.guard.may_split = True
+    await play.step(deleted(*ALL))
+    await play.wait(60, times=10)
+    secret = play.stage.user_client.get(SECRET, NAMESPACE, CA)
+    assert ready(play)["reason"] != "AuthorityUntrusted", ready(play)["message"]
+    assert fingerprint(parsed(content_of(secret)["ca.crt"])[0]) != former
+    assert etcd.has_quorum(etcd.cluster())
+    assert not etcd.violations
+
+
+async def test_member_whose_claim_is_being_deleted_does_not_restart_and_is_named() -> None:
+    play = await running()
+    before = pods(play)
+    await play.run_steps((delete(PERSISTENT_VOLUME_CLAIM, f"data-{member(1)}"), deleted(*ALL)))
+    await play.wait(60, times=5)
+    found = ready(play)
+    assert (found["reason"], pods(play)) == ("AuthorityUntrusted", before), found["message"]
+    assert f"data-{member(1)}" in found["message"]
