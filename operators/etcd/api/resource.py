@@ -128,7 +128,7 @@ class RecoveryStatus(SpecModel):
     )
     survivor: str = Field(description="Name of the member from whose data the cluster is recovered.")
     revision: int | None = Field(None, description="Revision of the survivor's data.", json_schema_extra=INT64)
-    lost: list[Id] = Field(default_factory=list, description="Ids of the voters that lost their data.")
+    lost: list[Id] = Field(default_factory=list, description="Ids of voters that lost their data, or are of no pod.")
     observed: LossObserved = None
     prior_confirm: PriorConfirm = None
     kept: list[str] = Field(

@@ -3,7 +3,8 @@
 Only evidence counts. A member's data is lost if its pod has another volume than the one on which it was last healthy,
 or if etcd itself found its data directory empty, at two starts (`empty_directory`). The second is weaker evidence,
 because the disk may not be mounted: a recovery keeps such a volume. A member that is merely unreachable, or was found
-empty at one start, may return with all its data.
+empty at one start, may return with all its data. About a voter outside of the cluster's pods, there is no evidence:
+only a user knows whether it is lost.
 
 The member with the most data is the one that has applied the most entries of the log. A majority had agreed on every
 entry that any member has applied, so a member that applied more has everything that the others have. The term does not
@@ -26,8 +27,10 @@ from dataclasses import dataclass
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import Member
 from operators.etcd.facts.assessment import Assessment
+from operators.etcd.membership.volume_record import records
 from operators.etcd.objects import names
 from operators.etcd.state.observed import Instance, number_of_member
+from shared.steps.confirmed_recovery import current
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ class QuorumLoss:
         voters: all voters.
         lost: voters whose data is lost, by evidence.
         found_empty: names of those that started with an empty directory on their recorded volume, which may have data.
-        unreachable: voters that may have their data, but do not answer.
+        unreachable: voters of pods that may have their data, but do not answer.
+        outside: voters that are known to be of no pod or volume of this cluster.
         survivor: the instance with the most data; None if no member answers.
         others: names of other members that have data.
         applying: names of survivors that have yet to apply entries on which a majority agreed.
@@ -60,6 +64,7 @@ class QuorumLoss:
     others: tuple[str, ...] = ()
     applying: tuple[str, ...] = ()
     found_empty: tuple[str, ...] = ()
+    outside: tuple[Voter, ...] = ()
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -72,8 +77,12 @@ class QuorumLoss:
 
     @property
     def is_permanent(self) -> bool:
-        """Whether the voters that may still have their data are no majority."""
-        return len(self.voters) - len(self.lost) < self.needed
+        """Whether the voters that may still have their data are no majority.
+
+        Those outside may be part of it, but only a user can bring them back, once nothing else may return.
+        """
+        given_up = len(self.lost) + (0 if self.unreachable else len(self.outside))
+        return len(self.voters) - given_up < self.needed
 
     @property
     def identity(self) -> str:
@@ -86,8 +95,8 @@ class QuorumLoss:
 
     @property
     def lost_ids(self) -> list[str]:
-        """Ids of the lost voters, as 16 hexadecimal digits each."""
-        return sorted(f"{voter.id:016x}" for voter in self.lost)
+        """Ids of the voters that a recovery gives up, as 16 hexadecimal digits each."""
+        return sorted(f"{voter.id:016x}" for voter in (*self.lost, *self.outside))
 
 
 def loss(seen: Assessment) -> QuorumLoss | None:
@@ -99,7 +108,10 @@ def loss(seen: Assessment) -> QuorumLoss | None:
     if not voters:
         return None
     lost = tuple(voter for voter in voters if _is_lost(seen, voter))
-    unreachable = tuple(voter for voter in voters if voter not in lost and not _is_reachable(seen, voter.name))
+    outside = tuple(voter for voter in voters if _is_outside(seen, voter))
+    unreachable = tuple(
+        voter for voter in voters if voter not in (*lost, *outside) and not _is_reachable(seen, voter.name)
+    )
     lost_names = {voter.name for voter in lost}
     reachable = [
         instance
@@ -125,23 +137,23 @@ def loss(seen: Assessment) -> QuorumLoss | None:
             for voter in lost
             if (instance := seen.instance_named(voter.name)) and instance.disk == _own_disk(resource, voter)
         ),
+        outside=outside,
     )
 
 
 def known_voters(seen: Assessment) -> tuple[Voter, ...]:
-    """Return the voters: as a survivor remembers them, or else as the status recorded them."""
+    """Return the voters: as a survivor remembers them, or else as the status recorded them.
+
+    It records those outside only in the recovery that was offered. A survivor that restarts remembers nothing.
+    """
     resource = seen.resource
     remembered = [Voter(_name(resource, member), member.id) for member in seen.remembered if not member.learner]
     if remembered:
         return tuple(sorted(remembered, key=lambda voter: voter.name))
-    learners = {
-        recorded["name"] for recorded in resource.reported.get("members") or () if recorded.get("role") == "learner"
-    }
-    return tuple(
-        Voter(recorded.name, recorded.id)
-        for recorded in resource.recorded_members
-        if recorded.id and recorded.name not in learners
-    )
+    learners = {each["name"] for each in resource.reported.get("members") or () if each.get("role") == "learner"}
+    known = {each.id: each.name for each in resource.recorded_members if each.id}
+    offered = {int(each, 16): each for each in current(resource, seen.now).get("lost") or ()}
+    return tuple(Voter(name, voter_id) for voter_id, name in (offered | known).items() if name not in learners)
 
 
 def _name(resource: EtcdCluster, member: Member) -> str:
@@ -149,6 +161,11 @@ def _name(resource: EtcdCluster, member: Member) -> str:
     if (number := number_of_member(resource, member)) is not None:
         return names.member_name(resource, number)
     return next((known.name for known in resource.recorded_members if known.id == member.id), f"{member.id:016x}")
+
+
+def _is_outside(seen: Assessment, voter: Voter) -> bool:
+    own = {f"{_member_id(each):016x}" for each in seen.instances} | {record.member_id for record in records(seen)}
+    return seen.instance_named(voter.name) is None and f"{voter.id:016x}" not in own
 
 
 def _is_lost(seen: Assessment, voter: Voter) -> bool:

@@ -230,15 +230,15 @@ def clear_marks(seen: Assessment) -> Step:
 def _judge(seen: Assessment, found: QuorumLoss) -> Step:
     """Report a permanently lost quorum until a user confirms the recovery."""
     resource = seen.resource
-    loss_text = f"{_names(found)} of the {len(found.voters)} voters lost their data: the quorum is permanently lost."
+    loss_text, outside = _describe(found), _outside(found)
     if found.survivor is None and not found.unreachable:
         if found.found_empty and resource.spec.storage.medium == "Volume":
-            return _found_empty(f"No voter has data: {_names(found)}.", found.found_empty)
+            return _found_empty(f"No pod has data: {_names(found)}.", found.found_empty)
         return Step.blocked(
             DATA_LOST,
             f"{loss_text} No other member has any data, so the cluster cannot be recovered. Nothing was changed. "
-            "Delete this resource and create it again: with spec.restore to start from a backup, without it to start "
-            "empty.",
+            f"{f'If {outside} still run, save their data first. ' if outside else ''}Delete this resource and create "
+            "it again: with spec.restore to start from a backup, without it to start empty.",
         )
     if found.unreachable:
         message = (
@@ -264,6 +264,8 @@ def _judge(seen: Assessment, found: QuorumLoss) -> Step:
     if found.found_empty:
         empty = ", ".join(found.found_empty)
         caution = f"{empty} started with an empty directory: first check that the disk is mounted."
+    if outside:  # with a quorum, they would continue the former cluster
+        caution = f"First make sure that {outside} never start again. {caution}"
     recording = "Recording the confirmed recovery in status before it starts."
     offered = _offer(resource, found, seen.now)
     assert offered is not None, "all survivors answer, and none is applying entries"
@@ -301,13 +303,12 @@ def _wait_for_members(seen: Observed, found: QuorumLoss) -> Step:
     lost = f" {_names(found)} lost their data." if found.lost else ""
     missing, voters = _unreachable(seen, found), len(found.voters)
     instances = (seen.instance_named(voter.name) for voter in found.unreachable)
+    prospect = "Nothing is permanently lost: the volumes of the other members have all writes."
     if any(instance and instance.empty for instance in instances):
-        message = f"No quorum: {found.needed} of {voters} voters must agree. {missing}.{lost} {AWAITING_PROOF}"
-        return Step.progressing(NO_QUORUM, message, warning=True, requeue=POLL_SECONDS)
-    message = (
-        f"No quorum: {found.needed} of {voters} voters must agree. {missing}.{lost} Nothing is permanently lost: the "
-        "volumes of the other members have all writes."
-    )
+        prospect = AWAITING_PROOF
+    elif found.outside:
+        prospect = f"{_outside(found)}: of no pod of this cluster. Only you can bring these voters back."
+    message = f"No quorum: {found.needed} of {voters} voters must agree. {missing}.{lost} {prospect}"
     return Step.progressing(NO_QUORUM, message, warning=True, requeue=POLL_SECONDS)
 
 
@@ -317,6 +318,7 @@ def _consequences(found: QuorumLoss) -> str:
     count, others = 1 + len(found.others), ", ".join(found.others)
     more = f", the most recent data of the {count} remaining members" if others else ""
     kept = f" The volumes of {', '.join(found.kept)} are kept until you release them." if found.kept else ""
+    kept += f" The voters {_outside(found)} are given up." if found.outside else ""
     return (
         f"The cluster can be recovered from the data of {found.survivor.name}{more}: revision "
         f"{revision or 'unknown'}, applied up to log entry {applied}. Writes that only the lost members had, or that "
@@ -382,6 +384,21 @@ def _why_failed(pod: Obj) -> str:
     """Return why a pod failed, as a sentence."""
     result = outcome(pod)
     return (result.message.strip() if result else "") or "it left no message."
+
+
+def _describe(found: QuorumLoss) -> str:
+    """Describe the loss, in sentences."""
+    lost = f"{_names(found)} of the {len(found.voters)} voters lost their data"
+    if not found.outside:
+        return f"{lost}: the quorum is permanently lost."
+    return (
+        f"No quorum: {found.needed} of {len(found.voters)} voters must agree. {f'{lost}. ' if found.lost else ''}"
+        f"{_outside(found)}: of no pod of this cluster. The quorum is permanently lost unless you bring them back."
+    )
+
+
+def _outside(found: QuorumLoss) -> str:
+    return ", ".join(voter.name for voter in found.outside)
 
 
 def _names(found: QuorumLoss) -> str:

@@ -304,17 +304,70 @@ def test_data_on_disks_that_may_not_be_mounted_is_not_given_up(
     assert len(given_up) == (0 if may_return else 3)
 
 
-@pytest.mark.parametrize("lost", [2, 3])
-def test_voters_outside_the_cluster_count_for_its_quorum(lost: int) -> None:
-    """E9: three of five disks were left, and a token was offered that gives up the writes of two of them."""
-    resource, world = without_quorum(*[SURVIVES] * (3 - lost), *[MOVED] * lost)
-    own = tuple(Member(member_id(n), f"demo-{n}", (object_names.peer_url(resource, n),)) for n in range(3))
-    external = tuple(Member(0xE0 + n, f"demo-{n}", (f"http://external-{n}:2380",)) for n in range(2))
-    world = replace(world, remembered=(*own, *external))
-    step, left = recover(resource, world), found(resource, world)
-    assert (len(left.voters), left.needed, left.is_permanent, left.identity) == (5, 3, lost == 3, "")
-    assert "00000000000000e0 is unreachable (no pod), 00000000000000e1 is unreachable (no pod)" in step.message
-    assert report(assess(resource, world)) is None
+def with_outside(world: Observed, own: int, *outside: int) -> Observed:
+    """Return a world whose survivors remember voters that a user runs elsewhere."""
+    listed = tuple(Member(member_id(n), f"demo-{n}", (object_names.peer_url(cluster(), n),)) for n in range(own))
+    external = tuple(Member(each, f"demo-{each}", (f"http://external-{each}:2380",)) for each in outside)
+    return replace(world, remembered=(*listed, *external))
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_loss_of_voters_outside_the_cluster_is_named_in_what_a_user_confirms(lost: int) -> None:
+    """E9: a token gave up the writes of two voters that it did not name. E3: then there was no way out at all."""
+    resource, world = without_quorum(SURVIVES, *[MOVED] * lost)
+    ids = ["00000000000000e0", "00000000000000e1"]
+    without = found(resource, replace(world, remembered=()))
+    world = with_outside(world, 1 + lost, 0xE0, 0xE1)
+    left, step, offered = found(resource, world), recover(resource, world), report(assess(resource, world))
+    assert (len(left.voters), left.needed, left.is_permanent) == (3 + lost, (3 + lost) // 2 + 1, True)
+    assert (step.actions, step.reason, step.progress) == ((), "QuorumLost", verdict.Progress.BLOCKED)
+    assert offered is not None
+    assert set(ids) < set(offered["lost"]) | {""}
+    assert left.identity not in ("", without.identity)
+    assert "claim" not in step.message, "these voters have none here"
+    for text in (step.message, offered["message"]):
+        assert all(each in text for each in ids), text
+    assert f"set spec.recovery.confirm to {offered['token']}" in step.message
+    assert "First make sure that 00000000000000e0, 00000000000000e1 never start again." in step.message
+
+
+def test_voters_outside_stay_part_of_the_offer_while_the_survivor_restarts() -> None:
+    """Without a quorum, a restarted member serves no list of members, only metrics."""
+    resource, world = without_quorum(SURVIVES, MOVED)
+    offered = report(assess(resource, with_outside(world, 2, 0xE0, 0xE1)))
+    assert offered is not None
+    resource = cluster(2, recorded=range(2), status=resource.reported | {"recovery": offered})
+    restarted = with_metrics(seen(resource, DOWN, MOVED, leader=None, known=False), 0, 1000, 10)
+    again = report(assess(resource, restarted))
+    assert again is not None
+    assert (again["lost"], again["token"]) == (offered["lost"], offered["token"])
+
+
+def test_voters_outside_may_have_the_data_that_no_pod_has() -> None:
+    resource, world = without_quorum(MOVED, MOVED, MOVED)
+    step = recover(resource, with_outside(world, 3, 0xE0, 0xE1))
+    assert (step.actions, step.reason) == ((), "DataLost")
+    assert "If 00000000000000e0, 00000000000000e1 still run, save their data first" in step.message
+
+
+@pytest.mark.parametrize("own", [DOWN, UNREACHABLE])
+def test_voters_outside_are_not_given_up_while_a_pod_may_return(own: At) -> None:
+    resource, world = without_quorum(SURVIVES, own, SURVIVES)
+    world = with_outside(world, 3, 0xE0, 0xE1)
+    step = recover(resource, world)
+    assert (step.reason, report(assess(resource, world))) == ("NoQuorum", None)
+    assert "00000000000000e0" in step.message
+    assert "Nothing is permanently lost" not in step.message, "that is unknown of voters without a pod"
+
+
+def test_own_pod_whose_voter_has_an_unknown_url_is_not_outside() -> None:
+    """The status was lost, so that no recorded id shows whose the voter is; the pod itself does."""
+    resource, world = without_quorum(SURVIVES, SURVIVES, MOVED)
+    urls = [object_names.peer_url(resource, 0), "http://10.0.0.9:2380", object_names.peer_url(resource, 2)]
+    moved = tuple(Member(member_id(n), f"demo-{n}", (url,)) for n, url in enumerate(urls))
+    recorded = resource.reported["members"]
+    resource = cluster(3, status=resource.reported | {"members": [recorded[0], recorded[2]]})
+    assert report(assess(resource, replace(world, remembered=moved))) is None
 
 
 def test_voter_with_another_url_is_known_by_its_recorded_id() -> None:
