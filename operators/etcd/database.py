@@ -7,6 +7,7 @@ from operators.etcd.membership.volume_record import to_record
 from operators.etcd.objects import disruption_budget, names, network_policy, pod, services
 from operators.etcd.objects.names import COMPONENT, CONTAINER
 from operators.etcd.security.secrets import made_secrets
+from operators.etcd.steps.availability import may_stop
 from operators.etcd.steps.backup_schedule import why_unfinished
 from operators.etcd.steps.connection_secret import connection
 from operators.etcd.steps.credentials import lasting_secrets
@@ -35,4 +36,4 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     modification="etcd.ydzs.io/modification-tried",
 )
 
-HIBERNATION: Hibernation[Assessment] = Hibernation(("size",), why_unfinished, apply_stateful_set)
+HIBERNATION: Hibernation[Assessment] = Hibernation(("size",), why_unfinished, apply_stateful_set, may_stop=may_stop)

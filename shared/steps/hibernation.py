@@ -9,6 +9,7 @@ StatefulSet, would otherwise stop or scale a healthy database.
 2. Pods that could take over from others stop. Then all stop, in the write of the record, and nothing is repaired.
 3. spec.hibernate is false: the pods return, at that size, and are repaired. Once all serve, the record is removed.
    If another client starts pods, they return as well, and then stop again.
+4. If pods cannot return, those that did may stop again, or the record ends for a smaller size: once they have all data.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.encoding import canonical, decode
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Action, Apply, Outcome, Step, StepOf, announced
 from shared.status.health import Finding, Health
 from shared.status.reasons import HIBERNATED, HIBERNATING, WAKING_UP
@@ -84,6 +86,10 @@ def keep_stopped(seen: Stored) -> Step:
     return Step.paused(HIBERNATED, f"All pods are stopped; {_KEPT}. A changed size applies after the wake-up.")
 
 
+def _is_starting(pod: Pod | None, seen: Stored) -> bool:
+    return pod is None or not (pod.ready or pod.is_failing(seen.now))
+
+
 @dataclass(frozen=True, slots=True)
 class Hibernation(Generic[SeenStored]):
     """A table of the differences between databases that hibernate.
@@ -93,20 +99,34 @@ class Hibernation(Generic[SeenStored]):
         why_running: returns why pods must not stop although everything matches the spec; empty if they may.
         apply: keeps the StatefulSet, with `note`, and while it `stops`, without pods.
         stop_first: returns the actions that precede the stop of all pods.
+        may_stop: returns whether the servers that are back have all data, and nothing is in progress.
     """
 
     size: tuple[str, ...]
     why_running: Callable[[SeenStored], str]
     apply: StepOf[SeenStored]
     stop_first: Callable[[SeenStored], tuple[Action, ...]] = lambda _: ()
+    may_stop: Callable[[SeenStored], bool] = lambda _: False
 
-    def turn(self, seen: Any, verdict: Verdict, provided: Verdict, is_back: Any) -> tuple[Outcome, Verdict]:
-        """Return what begins or ends a hibernation, and the verdict to report instead of that of all chains."""
+    def turn(
+        self, seen: Any, verdict: Verdict, provided: Verdict, is_back: Any, requested: SpecModel
+    ) -> tuple[Outcome, Verdict]:
+        """Return what begins or ends a hibernation, and the verdict to report instead of that of all chains.
+
+        Args:
+            requested: the spec with the size that applies after the wake-up.
+        """
         if is_stopped(seen):
             return Outcome(), provided if provided.stops else verdict
         if not seen.hibernation:
             return self._begin(seen, verdict) if seen.resource.spec.hibernate else (Outcome(), verdict)
-        ends = self.apply(replace(seen, hibernation={})) if is_back(seen) and not provided.stops else PASS
+        may_stop = not provided.stops and self.may_stop(seen)
+        if may_stop and seen.resource.spec.hibernate:
+            return self._begin(seen, Verdict())
+        shrinks = any(getattr(requested, name) < value for name, value in seen.hibernation.items() if name != WAKES)
+        ends_early = may_stop and shrinks and not any(_is_starting(each.pod, seen) for each in seen.instances)
+        is_over = not provided.stops and is_back(seen)
+        ends = self.apply(replace(seen, hibernation={})) if is_over or ends_early else PASS
         if verdict.progress in (Progress.PROGRESSING, Progress.WAITING, Progress.DONE):
             message = f"The pods return from hibernation. {verdict.message}".strip()
             verdict = Verdict(Progress.PROGRESSING, WAKING_UP, message, verdict.warning)

@@ -139,7 +139,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
         verdict = combine([outcome.verdict for outcome in healing], provided.verdict, changed.verdict)
         health = self._health(running)
         if self.hibernation is not None:
-            turn, verdict = self.hibernation.turn(seen, verdict, provided.verdict, self._serves_all)
+            turn, verdict = self.hibernation.turn(seen, verdict, provided.verdict, self._serves_all, resource.spec)
             outcomes, health = (*outcomes, turn), self.hibernation.judged(seen, health)
         reasons = (health.available.reason if health and health.available else "", verdict.reason)
         asleep = next((str(reason) for reason in reasons if reason in hibernation.PHASES), "")

@@ -125,6 +125,22 @@ def complete(seen: Assessment) -> bool:
     )
 
 
+def may_stop(seen: Assessment) -> bool:
+    """Whether all members may stop although some are missing, and no change of members or version is in progress.
+
+    A quorum of logs has every acknowledged write, and every member keeps its volume. So any quorum that returns has it.
+    """
+    members = [instance for instance in seen.instances if instance.member]
+    return (
+        len(members) == len(seen.voters) == seen.resource.spec.size
+        and len(seen.healthy_voters) >= seen.quorum
+        and not (seen.unknown_members or seen.alarms or seen.downgrade_target)
+        and all(each.ready and not outdated(seen, each) for each in seen.healthy_voters)
+        and not any(each.volume is None or seen.lost(each) for each in members)
+        and not any(each.volume_leaving for each in seen.instances)
+    )
+
+
 def _count(seen: Assessment) -> str:
     return f"{len(seen.healthy_voters)} of {seen.resource.spec.size} members are healthy"
 

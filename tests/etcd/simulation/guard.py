@@ -147,7 +147,7 @@ class Guard:
         elif target.kind == STATEFUL_SET and value_at(body, "spec.replicas") is not None:
             replicas, record = value_at(body, "spec.replicas"), hibernation.record(body)
             if record.get(hibernation.WAKES) == 0 and value_at(live, "spec.replicas"):
-                self.may_begin_to_hibernate(etcd, name, record["size"])
+                self.may_begin_to_hibernate(etcd, name, record["size"], again=bool(hibernation.record(live)))
             if violation := self.hibernations.violation(name, record, live):
                 self.fail(violation)
             self.may_empty(etcd, name, replicas, f"the operator gives the StatefulSet {name} {replicas} replicas")
@@ -191,8 +191,12 @@ class Guard:
                 if stem == name and int(number) >= replicas and record is not None:
                     self.fail(f"{action}: {process.pod} is still a member")
 
-    def may_begin_to_hibernate(self, etcd: FakeEtcd, name: str, size: int) -> None:
-        """Require that all pods stop only if the user requests it, while every member is a voter that keeps up."""
+    def may_begin_to_hibernate(self, etcd: FakeEtcd, name: str, size: int, *, again: bool = False) -> None:
+        """Require that all pods stop only if the user requests it, while every member is a voter that keeps up.
+
+        Args:
+            again: whether they return from a hibernation: then a quorum of those that are back is enough.
+        """
         action = f"the operator stops the pods of {name}"
         if not is_requested(etcd.objects(API.kind), name):
             self.fail(f"{action}, which the user does not request")
@@ -205,7 +209,8 @@ class Guard:
             if cluster.former or not any(_is_of(process, name) for process in etcd.members_of(cluster)):
                 continue
             voting, members = len(etcd.voting(cluster)), len(cluster.now)
-            if not etcd.has_quorum(cluster) or not voting == members == size:
+            is_enough = voting >= quorum(cluster.now) if again else voting == members
+            if not etcd.has_quorum(cluster) or not is_enough or members != size:
                 self.fail(f"{action} and records {size}: {voting} of {members} members keep up")
 
     def may_destroy(self, etcd: FakeEtcd, claim: Obj, action: str) -> None:

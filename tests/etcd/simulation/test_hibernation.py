@@ -16,7 +16,7 @@ from shared.steps.hibernation import Hibernation
 from tests.etcd.simulation.database import FakeEtcd
 from tests.harness.scenario import Scenario, ScenarioStep, Unsafe, delete, edit, later, limit_turns
 from tests.harness.scenario_runner import ScenarioRun
-from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, OLD, cluster, hangs, lost, member
+from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, OLD, cluster, failing, hangs, lost, member, pods_start
 from tests.support.hibernating import POLICY, refuse_to_stop
 from tests.support.plays import begun_once, played, pods, ready
 from tests.support.pod_loss import delete_now
@@ -155,6 +155,21 @@ async def test_lost_member_is_replaced_before_a_hibernation() -> None:
     assert (reason(run), counts(run)) == ("Hibernated", (0, 3))
     await run.run_steps((PLAIN,))
     assert reason(run) == "Ready"
+
+
+async def test_wake_up_without_enough_nodes_can_be_withdrawn_or_continued_with_a_smaller_size() -> None:
+    run = await begun_once(ETCD, cluster(5))
+    before = {record.id for record in etcd_of(run).cluster().now}
+    await run.run_steps((cluster(5, hibernate=True), failing(3), failing(4), cluster(5), later(90)))
+    assert (reason(run), counts(run)) == ("WakingUp", (5, 5))
+    await run.run_steps((cluster(5, hibernate=True), later(60)))
+    assert (reason(run), counts(run)) == ("Hibernated", (0, 5))
+    await run.run_steps((pods_start(), cluster(5), later(60)))
+    assert reason(run) == "Ready"
+    assert {record.id for record in etcd_of(run).cluster().now} == before, "no member was replaced"
+    await run.run_steps((cluster(5, hibernate=True), failing(3), failing(4), cluster(5), later(90), cluster(3)))
+    await run.run_steps((later(60), later(60), later(60)))
+    assert (reason(run), counts(run)) == ("Ready", (3, 3))
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from tests.support.redis.scenarios import (
     OLD,
     REDIS,
     cluster,
+    failing,
     hangs,
     primary_lost,
     recovery_confirmed,
@@ -278,3 +279,17 @@ async def test_unsafe_hibernation_is_detected(
     sabotage(monkeypatch)
     with pytest.raises(Unsafe, match=violation):
         await played(REDIS, scenario)
+
+
+@pytest.mark.nightly
+async def test_wake_up_without_enough_nodes_continues_with_fewer_replicas_once_a_user_ends_the_record() -> None:
+    """The commands of docs/how-to/hibernate.md; the guard requires every key."""
+    run = await begun_once(REDIS, cluster(7))
+    absent = 6
+    await run.run_steps((cluster(7, hibernate=True), failing(absent), cluster(7), later(90)))
+    assert (reason(run), reason(run, "Available")) == ("WakingUp", "Served")
+    await run.run_steps((edit(STATEFUL_SET, {"metadata": {"annotations": {HIBERNATION: None}}}, NAME), cluster(6)))
+    for _ in range(6):
+        await run.run_steps((later(60),))
+    assert (reason(run), len(run.stage.find(POD))) == ("Ready", 6), mine(run)["status"]["conditions"]
+    require_all_keys(run)

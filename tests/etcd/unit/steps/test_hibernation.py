@@ -188,6 +188,70 @@ def test_members_that_another_client_starts_return_before_they_stop_again() -> N
     assert (acts(made.actions), replicas(made), record_of(made)) == ([], 3, WAKING)
 
 
+PENDING = replace(DOWN, problem="ImagePullBackOff: the node pool shrank")
+"""A member on its volume, whose pod cannot start."""
+
+
+def test_woken_members_with_a_quorum_stop_again_although_one_cannot_start() -> None:
+    """E4: the node pool shrank, and the cluster could neither wake up nor hibernate again."""
+    woken = {"wakes": True, "hibernate": True}
+    made = hibernating(VOTER, VOTER, PENDING, **woken)
+    assert (made.verdict.reason, record_of(made), replicas(made)) == ("Hibernating", WAKING, 3), "it is reported first"
+    made = hibernating(VOTER, VOTER, PENDING, status=ANNOUNCED, **woken)
+    assert (acts(made.actions), record_of(made), replicas(made)) == ([], STOPPED, 0)
+    made = hibernating(VOTER, VOTER, PENDING, status=ANNOUNCED, requested=1, **woken)
+    assert (record_of(made), replicas(made)) == (STOPPED, 0), "the size at which they stopped first"
+
+
+@pytest.mark.parametrize(
+    ("at", "spec"),
+    [
+        ((VOTER, PENDING, PENDING), {"known": False}),
+        ((VOTER, VOTER, replace(PENDING, disk="another")), {}),
+        ((VOTER, VOTER, replace(PENDING, disk="")), {}),
+        ((VOTER, VOTER, LEARNER), {}),
+        ((VOTER, replace(VOTER, old=True), PENDING), {}),
+        ((VOTER, replace(VOTER, ready=False), PENDING), {}),
+        ((VOTER, VOTER, PENDING), {"paused": True}),
+        ((VOTER, VOTER, PENDING), {"backup": DAILY, "unfinished": True}),
+    ],
+    ids=["no quorum", "lost", "no volume", "learner", "outdated", "not ready", "paused", "snapshot"],
+)
+def test_woken_members_do_not_stop_again_in_the_middle_of_something(at: tuple[At, ...], spec: dict[str, Any]) -> None:
+    metadata = {"name": "demo-1", "namespace": "default", "uid": "b-1", "labels": {SCHEDULED: UID}}
+    backup: Obj = {"kind": API.kind.name, "metadata": metadata, "spec": {}, "status": {"phase": "Running"}}
+    known, unfinished = spec.pop("known", True), spec.pop("unfinished", False)
+    resource = cluster(3, hibernate=True, status=ANNOUNCED, **spec)
+    found = seen(resource, *at, known=known, replicas=3, backup=BackupView((backup,) if unfinished else ()))
+    made = plan(resource, recorded(found, wakes=True))
+    assert record_of(made) in (WAKING, {}), made.verdict.message
+    assert not any(action.obj["spec"]["replicas"] == 0 for action in made.actions if _applies_pods(action))
+
+
+def _applies_pods(action: Any) -> bool:
+    return bool(getattr(action, "obj", {}).get("kind") == "StatefulSet")
+
+
+def test_woken_members_do_not_stop_again_while_a_claim_is_being_deleted() -> None:
+    resource = cluster(3, hibernate=True, status=ANNOUNCED)
+    found = losing_volumes(seen(resource, VOTER, VOTER, PENDING, replicas=3), 1)
+    made = plan(resource, recorded(found, wakes=True))
+    assert (record_of(made), replicas(made)) == (WAKING, 3)
+
+
+def test_smaller_size_applies_although_a_member_cannot_start() -> None:
+    """E4: the size at which the members stopped hid the smaller one for as long as a pod was missing."""
+    at = (VOTER, VOTER, VOTER, PENDING, PENDING)
+    made = hibernating(*at, size=5, pods=5, requested=3, wakes=True)
+    assert (acts(made.actions), replicas(made), record_of(made)) == ([], 5, {})
+    resource = cluster(3, recorded=range(5), phase="WakingUp")
+    following = plan(resource, seen(resource, *at))
+    assert acts(following.actions) == ["remove demo-4"]
+    for requested, others in ((5, PENDING), (7, PENDING), (3, DOWN)):
+        made = hibernating(VOTER, VOTER, VOTER, others, others, size=5, pods=5, requested=requested, wakes=True)
+        assert record_of(made) == {"size": 5, WAKES: 1}, "nothing to give up, or pods that are starting"
+
+
 FORGED = ['{"size":3,"wakes":0}', '{"size":1,"wakes":1}', '{"size":-1,"wakes":1}', '{"storage":1,"wakes":1}']
 
 
