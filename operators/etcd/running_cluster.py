@@ -8,12 +8,10 @@ from typing import Any
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names
 from operators.etcd.objects.command_line import QUOTA, number_given
-from operators.etcd.objects.names import CONTAINER
 from operators.etcd.state.observed import Instance
 from operators.etcd.steps.adoption import is_adopting
 from operators.etcd.steps.guards import is_foreign
-from operators.etcd.steps.version_change import running_version
-from shared.steps.rolling_update import template_image
+from operators.etcd.steps.version_change import running_image, running_version
 
 
 def as_it_runs(seen: Assessment, /) -> Assessment:
@@ -55,7 +53,7 @@ def _template(seen: Assessment) -> dict[str, Any]:
     """Return the fields of the spec that follow from the StatefulSet's template."""
     if seen.stateful_set is None:
         return {}
-    found: dict[str, Any] = {"image": template_image(seen.stateful_set, CONTAINER)}
+    found: dict[str, Any] = {"image": running_image(seen)}
     if running := running_version(seen):
         found["version"] = str(running)
     quota = number_given(seen.stateful_set["spec"]["template"], QUOTA)

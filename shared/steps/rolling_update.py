@@ -142,7 +142,7 @@ def is_returning(instance: Instance, now: datetime) -> bool:
     return not created or now - datetime.fromisoformat(created) <= RETURN_TIMEOUT
 
 
-def template_image(stateful_set: Obj, container: str) -> str | None:
-    """Return the image of a container in the template of a StatefulSet; None if a user renamed the container."""
-    containers = stateful_set["spec"]["template"]["spec"]["containers"]
-    return next((str(given["image"]) for given in containers if given["name"] == container), None)
+def image_of(made: Obj | None, container: str) -> str:
+    """Return the image of a container in a pod or a template; empty if it has none of this name."""
+    containers = ((made or {}).get("spec") or {}).get("containers") or ()
+    return next((str(given.get("image") or "") for given in containers if given["name"] == container), "")

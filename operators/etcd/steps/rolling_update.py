@@ -17,6 +17,7 @@ from operators.etcd.steps.version_change import may_start
 from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Evict, Step
 from shared.status.phases import UPDATING
+from shared.status.reasons import VOLUMES_TERMINATING
 from shared.steps import rolling_update
 from shared.steps.rolling_update import RollingUpdate, is_returning, may_evict, restart, stop
 
@@ -66,11 +67,18 @@ def restart_broken(seen: Assessment) -> Step:
         seen.resource.spec.storage.medium == "Memory" and seen.resource.recorded_cluster_id
     ):
         return PASS
-    for instance in rolling_update.broken(seen.instances, partial(outdated, seen)):
-        if may_start(seen, instance) is not GOOD or instance.volume_leaving:
-            continue
-        message = f"{instance.name} does not run, and its pod is outdated: recreating it."
-        return Step.wait(UPDATING, message, restart(instance))
+    broken = rolling_update.broken(seen.instances, partial(outdated, seen))
+    broken = [instance for instance in broken if may_start(seen, instance) is GOOD]
+    for instance in sorted(broken, key=lambda instance: instance.volume_leaving):
+        state = f"{instance.name} does not run, and its pod is outdated"
+        if instance.volume is None or not instance.volume_leaving:
+            return Step.wait(UPDATING, f"{state}: recreating it.", restart(instance))
+        claim, why = instance.volume["metadata"]["name"], instance.pod.hindrance if instance.pod else ""
+        message = (
+            f"{state}. It is not recreated: PersistentVolumeClaim {claim} is being deleted, and ends with the pod. Set "
+            f"the reclaim policy of its volume to Retain. {f'The pod {why}.' if why else ''}"
+        ).rstrip()
+        return Step.progressing(VOLUMES_TERMINATING, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
     return PASS
 
 

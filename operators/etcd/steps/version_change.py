@@ -30,7 +30,7 @@ from shared.api.catalogue import dotted
 from shared.api.image import Image
 from shared.kubernetes.accessors import annotation
 from shared.runtime.plan import PASS, Step
-from shared.steps.rolling_update import template_image
+from shared.steps.rolling_update import image_of
 
 _LATER = "The change continues automatically."
 
@@ -125,12 +125,12 @@ def _runs_later(cluster: Version, instance: Instance) -> bool:
         version: Version | None = Version.parse(instance.status.version)
     else:
         is_starting = instance.pod is not None and not instance.pod.problem
-        version = _tagged(_image(instance)) if is_starting else None
+        version = _tagged(image_of(instance.pod_obj, CONTAINER)) if is_starting else None
     return version is not None and version.series > cluster.series
 
 
 def _has_version(least: Version, reverts: bool, instance: Instance) -> Finding:
-    image = _tagged(_image(instance)) if reverts else None
+    image = _tagged(image_of(instance.pod_obj, CONTAINER)) if reverts else None
     version = Version.parse(instance.status.version) if instance.status else image
     if version is None:
         return unknown()
@@ -155,15 +155,18 @@ def running_version(seen: Assessment) -> Version | None:
     by an earlier release of the operator, and then the latest version of a member counts.
     """
     noted = _parsed(annotation(seen.stateful_set, VERSION)) if seen.stateful_set is not None else None
-    image = _running_image(seen)
+    image = running_image(seen)
     return noted or (_tagged(image) if image else None) or max(_reported(seen), default=seen.resource.recorded_version)
 
 
-def _running_image(seen: Observed) -> str | None:
-    """Return the image of the template, or without a StatefulSet the earliest one of a pod; None if there is none."""
-    if seen.stateful_set is not None:
-        return template_image(seen.stateful_set, CONTAINER)
-    images = [image for instance in seen.instances if (image := _image(instance))]
+def running_image(seen: Observed) -> str | None:
+    """Return the image of the template, or without one the earliest one of a pod; None if there is none.
+
+    There is none without a StatefulSet, and if another client renamed the container.
+    """
+    if seen.stateful_set is not None and (image := image_of(seen.stateful_set["spec"]["template"], CONTAINER)):
+        return image
+    images = [image for instance in seen.instances if (image := image_of(instance.pod_obj, CONTAINER))]
     return min(images, key=lambda image: _tagged(image) or Version(0, 0, 0), default=None)
 
 
@@ -176,7 +179,7 @@ def permitted(seen: Assessment) -> Assessment:
     """Return the view with the version and image that run in the spec, while those of the spec are not permitted."""
     if hold(seen) is None:
         return seen
-    update = {"image": _running_image(seen), "version": str(running_version(seen))}
+    update = {"image": running_image(seen), "version": str(running_version(seen))}
     return replace(seen, resource=seen.resource.changed_to(update))
 
 
@@ -258,11 +261,6 @@ def _reported(seen: Observed) -> list[Version]:
     return [
         Version.parse(instance.status.version) for instance in seen.instances if instance.status and instance.member
     ]
-
-
-def _image(instance: Instance) -> str:
-    containers = (instance.pod_obj or {}).get("spec", {}).get("containers") or ()
-    return next((str(given.get("image", "")) for given in containers if given["name"] == CONTAINER), "")
 
 
 def _tagged(image: str) -> Version | None:

@@ -20,7 +20,7 @@ from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import CREATING, UPGRADING
 from shared.steps import rolling_update
-from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, is_returning, may_evict, restart, template_image
+from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, image_of, is_returning, may_evict, restart
 
 BROKEN = 1
 """Highest rank of nodes that are not in sync anyway."""
@@ -49,7 +49,9 @@ def permitted(seen: Assessment) -> Assessment:
     if seen.stateful_set is None or not refused_version(seen):
         return seen
     lowest = min(running(seen), default=resource.engine)
-    image = template_image(seen.stateful_set, CONTAINER)
+    pods = sorted(seen.instances, key=lambda each: not (each.report and each.report.version == str(lowest.version)))
+    made = (seen.stateful_set["spec"]["template"], *(each.pod_obj for each in pods))  # a client may rename a container
+    image = next(filter(None, (image_of(each, CONTAINER) for each in made)), None)
     pod = resource.spec.template.model_copy(update={"middleware_image": image})
     update = {"pod": [pod], "version": str(lowest.version), "engine": lowest.name}
     return replace(seen, resource=resource.changed_to(update))

@@ -215,6 +215,27 @@ def test_member_whose_claim_is_being_deleted_leaves_with_its_pod_or_stays() -> N
     assert acts(plan(single, broken).actions) == []
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_broken_pod_that_its_claim_protects_is_named(number: int) -> None:
+    """E5: the status reported only a missing quorum, not why the corrected spec repaired nothing."""
+    stuck = replace(OLD, up=False, problem="ErrImagePull: no such image")
+    resource = cluster(1 + number, recorded=range(1 + number))
+    at = (*[replace(stuck, old=False)] * number, stuck)
+    made = plan(resource, losing_volumes(seen(resource, *at, known=False, leader=None), number))
+    assert (acts(made.actions), made.verdict.reason, made.verdict.warning) == ([], "VolumesTerminating", True)
+    for text in (f"demo-{number} does not run", f"PersistentVolumeClaim data-demo-{number}", "no such image"):
+        assert text in made.verdict.message
+    assert made.health is not None
+    assert made.health.available is not None
+    assert made.health.available.reason == "NoQuorum"
+
+
+def test_broken_pod_on_a_volume_that_stays_is_recreated_before_one_is_named_whose_claim_is_deleted() -> None:
+    resource, broken = cluster(), replace(OLD, up=False)
+    world = losing_volumes(seen(resource, broken, broken, broken, known=False, leader=None), 0)
+    assert acts(plan(resource, world).actions) == ["delete Pod demo-1 (pod-1)"]
+
+
 def test_pod_of_a_learner_that_may_not_join_is_recreated() -> None:
     """The pod is older than the member: its template did not allow any member to join."""
     resource = cluster()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -180,3 +181,18 @@ def test_container_that_was_renamed_by_hand_is_restored() -> None:
     [made] = [obj for obj in applied if obj.get("kind") == "StatefulSet"]
     [container] = made["spec"]["template"]["spec"]["containers"]
     assert (container["name"], container["image"]) == ("etcd", "example.com/etcd:v3.6.8")
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_renamed_container_and_a_refused_version_keep_the_image_of_the_pods(*, paused: bool) -> None:
+    """E5: members from a mirror would restart with the default image, which their nodes may not be able to pull."""
+    resource = cluster(3, version="3.4.33", paused=paused)
+    world = seen(resource, VOTER, VOTER, VOTER, image="mirror.example.com/custom:v3.6.8")
+    assert world.stateful_set is not None
+    template = copy.deepcopy(world.stateful_set)
+    template["spec"]["template"]["spec"]["containers"][0]["name"] = "renamed"
+    made = plan(resource, replace(world, stateful_set=template))
+    assert made.verdict.reason == ("Paused" if paused else "UpgradeRefused")
+    if not paused:
+        assert image(made) == "mirror.example.com/custom:v3.6.8"
+    assert made.status["image"] == "mirror.example.com/custom:v3.6.8"

@@ -185,6 +185,20 @@ def test_refused_version_does_not_change_pods(version: str, problem: str) -> Non
     assert made.status["readyReplicas"] == 6, "running pods are still reported"
 
 
+def test_renamed_container_and_a_refused_version_keep_the_image_of_the_pods() -> None:
+    """E5: nodes from a mirror would restart with the default image, which may be of another engine."""
+    resource = cluster(*formed(), version="3.2.8")
+    found = seen(resource, *formed())
+    assert found.stateful_set is not None
+    found.stateful_set["spec"]["template"]["spec"]["containers"][0]["name"] = "renamed"
+    for each in found.instances:
+        assert each.pod_obj is not None
+        each.pod_obj["spec"]["containers"] = [{"name": "redis", "image": "mirror.example.com/custom:8.0.2"}]
+    (applied,) = [each.obj for each in of(plan(resource, found).actions, "Apply") if each.obj["kind"] == "StatefulSet"]
+    [container] = applied["spec"]["template"]["spec"]["containers"]
+    assert (container["name"], container["image"]) == ("redis", "mirror.example.com/custom:8.0.2")
+
+
 def test_repairs_continue_while_a_version_is_refused() -> None:
     at = (*formed()[:5], replace(R2, up=False, pod=False, disk="b", failed=True))
     resource = cluster(*at, version="3.2.8")
