@@ -102,10 +102,11 @@ class Assessment(Observed, View[Memcached, Settings]):
 
     @cached_property
     def unready_servers(self) -> tuple[str, ...]:
-        """Names of listed servers that are not ready."""
+        """Names of listed servers that are not ready, by number."""
         if self.serving_workload.kind != STATEFUL_SET:
             return ()
-        return tuple(self._listed.keys() - {pod.name for pod in self.serving_workload.ready})
+        ready = {pod.name for pod in self.serving_workload.ready}
+        return tuple(name for name in self._listed if name not in ready)
 
     @cached_property
     def servers_with_old_certificate(self) -> tuple[Pod, ...]:

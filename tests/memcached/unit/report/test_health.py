@@ -48,6 +48,17 @@ def test_missing_server_of_a_deployment_reduces_the_redundancy() -> None:
     assert conditions(made)["Degraded"] == (True, "RedundancyReduced")
 
 
+def test_servers_that_are_not_ready_are_named_in_order() -> None:
+    """E6: each process had another order, so that each change of the leader wrote another message."""
+    servers = [f"cache-{number}.cache.default.svc:11211" for number in range(12)]
+    cache = resource(size=12, phase="Running", observed=1, workload="StatefulSet", status={"servers": servers})
+    pods = [pod(number, ready=number == 0, controller="StatefulSet") for number in range(12)]
+    made = plan(cache, Observed(workload_of("StatefulSet", *pods)))
+    assert made.health
+    assert made.health.available
+    assert made.health.available.message.startswith("cache-1, cache-2, cache-3, cache-4, cache-5 and 6 more: in the")
+
+
 def test_server_in_the_list_that_is_not_ready_is_an_outage_of_its_keys() -> None:
     cache, observed = stateful_set(True, False, True)
     made = plan(cache, observed)
