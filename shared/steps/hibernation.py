@@ -9,7 +9,7 @@ StatefulSet, would otherwise stop or scale a healthy database.
 2. Pods that could take over from others stop. Then all stop, in the write of the record, and nothing is repaired.
 3. spec.hibernate is false: the pods return, at that size, and are repaired. Once all serve, the record is removed.
    If another client starts pods, they return as well, and then stop again.
-4. If pods cannot return, those that did may stop again, or the record ends for a smaller size: once they have all data.
+4. If pods cannot return, the others may stop again, or stay with a smaller size without these: if they have all data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.encoding import canonical, decode
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Action, Apply, Outcome, Step, StepOf, announced
 from shared.status.health import Finding, Health
 from shared.status.reasons import HIBERNATED, HIBERNATING, WAKING_UP
@@ -86,16 +85,12 @@ def keep_stopped(seen: Stored) -> Step:
     return Step.paused(HIBERNATED, f"All pods are stopped; {_KEPT}. A changed size applies after the wake-up.")
 
 
-def _is_starting(pod: Pod | None, seen: Stored) -> bool:
-    return pod is None or not (pod.ready or pod.is_failing(seen.now))
-
-
 @dataclass(frozen=True, slots=True)
 class Hibernation(Generic[SeenStored]):
     """A table of the differences between databases that hibernate.
 
     Attributes:
-        size: names of the fields of the spec with its size.
+        size: names of the fields of the spec with its size: first the number of pods.
         why_running: returns why pods must not stop although everything matches the spec; empty if they may.
         apply: keeps the StatefulSet, with `note`, and while it `stops`, without pods.
         stop_first: returns the actions that precede the stop of all pods.
@@ -109,12 +104,12 @@ class Hibernation(Generic[SeenStored]):
     may_stop: Callable[[SeenStored], bool] = lambda _: False
 
     def turn(
-        self, seen: Any, verdict: Verdict, provided: Verdict, is_back: Any, requested: SpecModel
+        self, seen: Any, verdict: Verdict, provided: Verdict, is_back: Any, requested: Any
     ) -> tuple[Outcome, Verdict]:
         """Return what begins or ends a hibernation, and the verdict to report instead of that of all chains.
 
         Args:
-            requested: the spec with the size that applies after the wake-up.
+            requested: the spec, whose size applies after the wake-up.
         """
         if is_stopped(seen):
             return Outcome(), provided if provided.stops else verdict
@@ -123,10 +118,11 @@ class Hibernation(Generic[SeenStored]):
         may_stop = not provided.stops and self.may_stop(seen)
         if may_stop and seen.resource.spec.hibernate:
             return self._begin(seen, Verdict())
-        shrinks = any(getattr(requested, name) < value for name, value in seen.hibernation.items() if name != WAKES)
-        ends_early = may_stop and shrinks and not any(_is_starting(each.pod, seen) for each in seen.instances)
-        is_over = not provided.stops and is_back(seen)
-        ends = self.apply(replace(seen, hibernation={})) if is_over or ends_early else PASS
+        size, former = (getattr(spec, self.size[0]) for spec in (requested, seen.resource.spec))
+        missing = [each for each in seen.instances[:former] if not (each.pod and each.pod.ready)]
+        leave = may_stop and all(each.number >= size and each.pod and each.pod.is_failing(seen.now) for each in missing)
+        is_over = leave or (is_back(seen) and not provided.stops)
+        ends = self.apply(replace(seen, hibernation={})) if is_over else PASS
         if verdict.progress in (Progress.PROGRESSING, Progress.WAITING, Progress.DONE):
             message = f"The pods return from hibernation. {verdict.message}".strip()
             verdict = Verdict(Progress.PROGRESSING, WAKING_UP, message, verdict.warning)

@@ -57,27 +57,14 @@ def readmit_clients(seen: Assessment) -> Step:
     is_protected = auth is None or not auth.enabled or seen.auth_enabled or seen.denied
     if not is_protected or not recorded or seen.cluster_id not in (recorded, 0):
         return PASS
-    if seen.members is None:
+    voters = [each for each in seen.instances if each.ready and _votes(each)]
+    if seen.members is None:  # a readiness probe needs a leader, which may be one of the former cluster on kept volumes
         names = {voter.name for voter in known_voters(seen)}
-        voters = [each for each in seen.instances if each.name in names and _is_on_recorded_volume(each)]
-    else:
-        voters = [each for each in seen.instances if each.ready and _votes(each)]
-    return Step.do(
-        *(
-            Patch(POD, each.pod_obj, {"metadata": {"labels": {SERVES: CLIENTS}}})
-            for each in voters
-            if each.pod_obj and label(each.pod_obj, SERVES) != CLIENTS and bootstrap.is_closed(each.pod_obj)
-        )
-    )
-
-
-def _is_on_recorded_volume(instance: Instance) -> bool:
-    """Whether a member that only the operator cannot reach runs on the data of the recorded cluster.
-
-    Its readiness probe needs a leader, and the pods on kept volumes may have one of the former cluster.
-    """
-    on_recorded = bool(instance.disk) and instance.disk == instance.recorded
-    return instance.is_out_of_reach and on_recorded and not instance.kept_by
+        known = (each for each in seen.instances if each.name in names and each.is_out_of_reach)
+        voters = [each for each in known if each.disk == each.recorded != "" and not each.kept_by]
+    change: Obj = {"metadata": {"labels": {SERVES: CLIENTS}}}
+    unlabelled = (each.pod_obj for each in voters if each.pod_obj and label(each.pod_obj, SERVES) != CLIENTS)
+    return Step.do(*(Patch(POD, pod, change) for pod in unlabelled if bootstrap.is_closed(pod)))
 
 
 def _votes(instance: Instance) -> bool:

@@ -250,6 +250,8 @@ def test_smaller_size_applies_although_a_member_cannot_start() -> None:
     for requested, others in ((5, PENDING), (7, PENDING), (3, DOWN)):
         made = hibernating(VOTER, VOTER, VOTER, others, others, size=5, pods=5, requested=requested, wakes=True)
         assert record_of(made) == {"size": 5, WAKES: 1}, "nothing to give up, or pods that are starting"
+    made = hibernating(PENDING, VOTER, VOTER, pods=3, requested=1, wakes=True)
+    assert record_of(made) == WAKING, "demo-0 stays, so that no healthy member may be removed before it is back"
 
 
 FORGED = ['{"size":3,"wakes":0}', '{"size":1,"wakes":1}', '{"size":-1,"wakes":1}', '{"storage":1,"wakes":1}']
