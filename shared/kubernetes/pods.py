@@ -115,6 +115,12 @@ def _without(obj: Obj, fields: Collection[str]) -> Obj:
     return {field: value for field, value in obj.items() if field not in fields}
 
 
+def container_of(made: Obj | None, name: str) -> Obj:
+    """Return a container of a pod or a template; empty if it has none of this name."""
+    containers = ((made or {}).get("spec") or {}).get("containers") or ()
+    return next((each for each in containers if each["name"] == name), {})
+
+
 def container_status(pod: Obj | None, container: str) -> Obj:
     """Return the status of a container; empty if the kubelet has not reported it."""
     statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or ()

@@ -18,7 +18,7 @@ from datetime import datetime
 from shared.kubernetes import accessors, managed_fields
 from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.kinds import POD, Obj
-from shared.kubernetes.pods import Pod, container_status, is_outdated
+from shared.kubernetes.pods import Pod, container_of, container_status, is_outdated
 from shared.kubernetes.quantity import parse_quantity
 from shared.runtime.plan import PASS, Patch, Step
 from shared.status.reasons import RESIZING
@@ -121,8 +121,7 @@ def _merged(present: Obj, amounts: Obj) -> Obj:
 
 
 def _resources(holder: Obj, container: str) -> Obj:
-    containers = holder.get("spec", {}).get("containers", ())
-    return next((each.get("resources") or {} for each in containers if each["name"] == container), {})
+    return container_of(holder, container).get("resources") or {}
 
 
 def _has(amounts: Obj, present: Obj) -> bool:

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from shared.api.podspec import PodDisruptionBudget
-from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Delete, Evict, Step
 from shared.status.reasons import IMAGE_PULL_FAILED, Reason
 from shared.steps.instance import Instance
@@ -140,9 +140,3 @@ def is_returning(instance: Instance, now: datetime) -> bool:
         return False
     created = instance.pod_obj["metadata"].get("creationTimestamp") if instance.pod_obj else None
     return not created or now - datetime.fromisoformat(created) <= RETURN_TIMEOUT
-
-
-def image_of(made: Obj | None, container: str) -> str:
-    """Return the image of a container in a pod or a template; empty if it has none of this name."""
-    containers = ((made or {}).get("spec") or {}).get("containers") or ()
-    return next((str(given.get("image") or "") for given in containers if given["name"] == container), "")

@@ -16,6 +16,7 @@ from operators.etcd.api.versions import Version, features
 from operators.etcd.objects import bootstrap, names
 from operators.etcd.objects.names import CLIENT_PORT, CONTAINER, DATA, METRICS_PORT, PEER_PORT
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.pods import container_of
 from shared.kubernetes.quantity import parse_quantity
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
@@ -103,8 +104,7 @@ def _encryption(resource: EtcdCluster) -> list[str]:
 
 def number_given(pod: Obj | None, flag: str) -> int | None:
     """Return the number that a pod passes to etcd with a flag; None if it does not pass the flag."""
-    containers = ((pod or {}).get("spec") or {}).get("containers") or ()
-    arguments = next((each.get("args") or () for each in containers if each["name"] == CONTAINER), ())
+    arguments = container_of(pod, CONTAINER).get("args") or ()
     given = [argument.removeprefix(flag) for argument in arguments if argument.startswith(flag)]
     return int(given[-1]) if given else None
 

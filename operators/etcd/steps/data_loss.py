@@ -77,10 +77,7 @@ class QuorumLoss:
 
     @property
     def is_permanent(self) -> bool:
-        """Whether the voters that may still have their data are no majority.
-
-        Those outside may be part of it, but only a user can bring them back, once nothing else may return.
-        """
+        """Whether the voters that may have their data are no majority; without those outside once all others answer."""
         given_up = len(self.lost) + (0 if self.unreachable else len(self.outside))
         return len(self.voters) - given_up < self.needed
 
@@ -109,43 +106,26 @@ def loss(seen: Assessment) -> QuorumLoss | None:
         return None
     lost = tuple(voter for voter in voters if _is_lost(seen, voter))
     outside = tuple(voter for voter in voters if _is_outside(seen, voter))
-    unreachable = tuple(
-        voter for voter in voters if voter not in (*lost, *outside) and not _is_reachable(seen, voter.name)
-    )
-    lost_names = {voter.name for voter in lost}
-    reachable = [
-        instance
-        for instance in seen.instances
-        if instance.name not in lost_names and _is_reachable(seen, instance.name)
-    ]
+    disks = {voter.name: _own_disk(resource, voter) for voter in lost}
+    reachable = {each.name: each for each in seen.instances if each.name not in disks and _is_reachable(seen, each)}
     # A learner counts, too: it may be all that is left.
-    survivor = max(reachable, key=lambda instance: (*progress(instance), -instance.number), default=None)
+    survivor = max(reachable.values(), key=lambda instance: (*progress(instance), -instance.number), default=None)
+    statuses = ((each.name, each.status) for each in reachable.values() if each.status)
     return QuorumLoss(
         resource.recorded_cluster_id,
         voters,
         lost,
-        unreachable,
+        tuple(voter for voter in voters if voter not in (*lost, *outside) and voter.name not in reachable),
         survivor,
-        others=tuple(instance.name for instance in reachable if instance is not survivor),
-        applying=tuple(
-            instance.name
-            for instance in reachable
-            if instance.status and instance.status.raft_applied < instance.status.raft_index
-        ),
-        found_empty=tuple(
-            voter.name
-            for voter in lost
-            if (instance := seen.instance_named(voter.name)) and instance.disk == _own_disk(resource, voter)
-        ),
+        others=tuple(name for name, instance in reachable.items() if instance is not survivor),
+        applying=tuple(name for name, status in statuses if status.raft_applied < status.raft_index),
+        found_empty=tuple(each.name for each in seen.instances if each.disk == disks.get(each.name)),
         outside=outside,
     )
 
 
 def known_voters(seen: Assessment) -> tuple[Voter, ...]:
-    """Return the voters: as a survivor remembers them, or else as the status recorded them.
-
-    It records those outside only in the recovery that was offered. A survivor that restarts remembers nothing.
-    """
+    """Return the voters: as a survivor remembers them, or else as the status and an offered recovery recorded them."""
     resource = seen.resource
     remembered = [Voter(_name(resource, member), member.id) for member in seen.remembered if not member.learner]
     if remembered:
@@ -185,11 +165,8 @@ def _own_disk(resource: EtcdCluster, voter: Voter) -> str:
     return next((recorded.volume for recorded in resource.recorded_members if recorded.id == voter.id), "")
 
 
-def _is_reachable(seen: Assessment, name: str) -> bool:
+def _is_reachable(seen: Assessment, instance: Instance) -> bool:
     """Whether the member is part of this cluster and reports how far its data goes."""
-    instance = seen.instance_named(name)
-    if instance is None:
-        return False
     if instance.status is not None:
         return instance.status.cluster_id == seen.resource.recorded_cluster_id
     known = {member.id for member in seen.remembered} | {recorded.id for recorded in seen.resource.recorded_members}
@@ -199,7 +176,7 @@ def _is_reachable(seen: Assessment, name: str) -> bool:
 def has_returned(seen: Assessment, voter: Voter) -> bool:
     """Whether a voter answers with its data, or its pod is ready, which needs a quorum."""
     instance = seen.instance_named(voter.name)
-    return instance is not None and (instance.ready or _is_reachable(seen, voter.name))
+    return instance is not None and (instance.ready or _is_reachable(seen, instance))
 
 
 def progress(instance: Instance) -> tuple[int, int]:
@@ -210,6 +187,5 @@ def progress(instance: Instance) -> tuple[int, int]:
 
 
 def _member_id(instance: Instance) -> int:
-    if instance.status is not None:
-        return instance.status.member_id
-    return instance.progress.member_id if instance.progress else 0
+    reported = instance.status or instance.progress
+    return reported.member_id if reported else 0

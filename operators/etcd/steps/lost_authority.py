@@ -44,6 +44,7 @@ def restart_distrusting(seen: Assessment) -> Step:
         # Pods on kept volumes are not ready, so that the budget may allow no eviction before a user releases them.
         evicts=not (splits or len(own) < len(seen.instances))
         and may_evict(resource.spec.pod_disruption_budget, resource.spec.size),
+        # A claim that no member uses has no data of the cluster.
         refusal=_refusal(seen, [each for each in seen.instances if each in rejecting or each.member]),
     )
 
@@ -55,17 +56,12 @@ def _has_run(instance: Instance, now: datetime) -> bool:
 
 
 def _refusal(seen: Assessment, members: Sequence[Instance]) -> str:
-    """Return why no member may restart, and the remedy; empty if all may.
-
-    Args:
-        members: instances that restart, and those with a member: a claim that no member uses is no data of the cluster.
-    """
+    """Return why these members must not restart, and the remedy; empty if they may."""
     ending = [each for each in members if seen.why_data_ends(each)]
-    if ending:
-        names = listed(tuple(each.volume["metadata"]["name"] if each.volume else each.name for each in ending))
-        return (
-            f"A restart would delete the data of {names} ({seen.why_data_ends(ending[0])}), so nothing is changed. "
-            "Restore the former Secrets from a backup; or save the keys with etcdctl in a pod, and create the cluster "
-            "again."
-        )
-    return "" if seen.spec_applies else "No member restarts before the spec can be applied."
+    if not ending:
+        return "" if seen.spec_applies else "No member restarts before the spec can be applied."
+    names = listed(tuple(each.volume["metadata"]["name"] if each.volume else each.name for each in ending))
+    return (
+        f"A restart would delete the data of {names} ({seen.why_data_ends(ending[0])}), so nothing is changed. Restore "
+        "the former Secrets from a backup; or save the keys with etcdctl in a pod, and create the cluster again."
+    )

@@ -230,7 +230,13 @@ def clear_marks(seen: Assessment) -> Step:
 def _judge(seen: Assessment, found: QuorumLoss) -> Step:
     """Report a permanently lost quorum until a user confirms the recovery."""
     resource = seen.resource
-    loss_text, outside = _describe(found), _outside(found)
+    loss_text = f"{_names(found)} of the {len(found.voters)} voters lost their data: the quorum is permanently lost."
+    if outside := _outside(found):
+        known = f"{_names(found)} lost their data. " if found.lost else ""
+        loss_text = (
+            f"No quorum: {found.needed} of {len(found.voters)} voters must agree. {known}{outside}: of no pod of this "
+            "cluster. The quorum is permanently lost unless you bring them back."
+        )
     if found.survivor is None and not found.unreachable:
         if found.found_empty and resource.spec.storage.medium == "Volume":
             return _found_empty(f"No pod has data: {_names(found)}.", found.found_empty)
@@ -384,17 +390,6 @@ def _why_failed(pod: Obj) -> str:
     """Return why a pod failed, as a sentence."""
     result = outcome(pod)
     return (result.message.strip() if result else "") or "it left no message."
-
-
-def _describe(found: QuorumLoss) -> str:
-    """Describe the loss, in sentences."""
-    lost = f"{_names(found)} of the {len(found.voters)} voters lost their data"
-    if not found.outside:
-        return f"{lost}: the quorum is permanently lost."
-    return (
-        f"No quorum: {found.needed} of {len(found.voters)} voters must agree. {f'{lost}. ' if found.lost else ''}"
-        f"{_outside(found)}: of no pod of this cluster. The quorum is permanently lost unless you bring them back."
-    )
 
 
 def _outside(found: QuorumLoss) -> str:

@@ -29,8 +29,9 @@ from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL
 from shared.api.catalogue import dotted
 from shared.api.image import Image
 from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import Obj
+from shared.kubernetes.pods import container_of
 from shared.runtime.plan import PASS, Step
-from shared.steps.rolling_update import image_of
 
 _LATER = "The change continues automatically."
 
@@ -125,12 +126,12 @@ def _runs_later(cluster: Version, instance: Instance) -> bool:
         version: Version | None = Version.parse(instance.status.version)
     else:
         is_starting = instance.pod is not None and not instance.pod.problem
-        version = _tagged(image_of(instance.pod_obj, CONTAINER)) if is_starting else None
+        version = _tagged(_image(instance.pod_obj)) if is_starting else None
     return version is not None and version.series > cluster.series
 
 
 def _has_version(least: Version, reverts: bool, instance: Instance) -> Finding:
-    image = _tagged(image_of(instance.pod_obj, CONTAINER)) if reverts else None
+    image = _tagged(_image(instance.pod_obj)) if reverts else None
     version = Version.parse(instance.status.version) if instance.status else image
     if version is None:
         return unknown()
@@ -160,13 +161,10 @@ def running_version(seen: Assessment) -> Version | None:
 
 
 def running_image(seen: Observed) -> str | None:
-    """Return the image of the template, or without one the earliest one of a pod; None if there is none.
-
-    There is none without a StatefulSet, and if another client renamed the container.
-    """
-    if seen.stateful_set is not None and (image := image_of(seen.stateful_set["spec"]["template"], CONTAINER)):
-        return image
-    images = [image for instance in seen.instances if (image := image_of(instance.pod_obj, CONTAINER))]
+    """Return the image of the template, or else the earliest one of a pod; None if there is none."""
+    if seen.stateful_set is not None and (image := _image(seen.stateful_set["spec"]["template"])):
+        return image  # unless another client renamed the container
+    images = [image for instance in seen.instances if (image := _image(instance.pod_obj))]
     return min(images, key=lambda image: _tagged(image) or Version(0, 0, 0), default=None)
 
 
@@ -261,6 +259,10 @@ def _reported(seen: Observed) -> list[Version]:
     return [
         Version.parse(instance.status.version) for instance in seen.instances if instance.status and instance.member
     ]
+
+
+def _image(made: Obj | None) -> str:
+    return str(container_of(made, CONTAINER).get("image") or "")
 
 
 def _tagged(image: str) -> Version | None:

@@ -16,11 +16,11 @@ from operators.redis.state.observed import Observed
 from operators.redis.steps.failover import take_over
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
-from shared.kubernetes.pods import STUCK, is_outdated
+from shared.kubernetes.pods import STUCK, container_of, is_outdated
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import CREATING, UPGRADING
 from shared.steps import rolling_update
-from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, image_of, is_returning, may_evict, restart
+from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, is_returning, may_evict, restart
 
 BROKEN = 1
 """Highest rank of nodes that are not in sync anyway."""
@@ -51,7 +51,7 @@ def permitted(seen: Assessment) -> Assessment:
     lowest = min(running(seen), default=resource.engine)
     pods = sorted(seen.instances, key=lambda each: not (each.report and each.report.version == str(lowest.version)))
     made = (seen.stateful_set["spec"]["template"], *(each.pod_obj for each in pods))  # a client may rename a container
-    image = next(filter(None, (image_of(each, CONTAINER) for each in made)), None)
+    image = next(filter(None, (container_of(each, CONTAINER).get("image") for each in made)), None)
     pod = resource.spec.template.model_copy(update={"middleware_image": image})
     update = {"pod": [pod], "version": str(lowest.version), "engine": lowest.name}
     return replace(seen, resource=resource.changed_to(update))
