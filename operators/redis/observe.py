@@ -15,7 +15,7 @@ import asyncio
 import dataclasses
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from operators.redis.api.resource import API, RedisCluster
@@ -37,7 +37,7 @@ from operators.redis.state.observed import ConfigTemplate, Observed
 from operators.redis.state.volume_record import restored_entries
 from operators.redis.zones import Zones
 from shared.kubernetes import ordinals, ownership
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import (
@@ -55,6 +55,7 @@ from shared.kubernetes.ordinals import ordinal
 from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
+from shared.runtime.steady_clock import elapsed
 from shared.status.phases import CREATING
 from shared.steps import connection
 from shared.steps.adoption import Adoptable
@@ -76,16 +77,39 @@ ELSEWHERE = "its address belongs to another pod now"
 """Error of an instance at whose address another pod's server answered."""
 
 
-def observer(connect: Connect) -> Observe:
+def observer(connect: Connect, clock: Callable[[], float] = elapsed) -> Observe:
     """Return the function that observes a RedisCluster.
 
     Args:
         connect: opens a connection to a node.
+        clock: monotonic time in seconds.
     """
-    return partial(_observe, connect, Zones())
+    return partial(_observe, connect, Zones(), Deletions(clock))
 
 
-async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache: Cache, kube: Kube) -> Observed:
+class Deletions:
+    """When the deletion of each pod was first observed; a new process of the operator begins again.
+
+    Args:
+        clock: monotonic time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._observed: dict[Key, dict[str, float]] = {}  # times by the UID of the pod
+
+    def seconds(self, key: Key, pods: Iterable[Obj]) -> Mapping[str, float]:
+        """Return for how long the deleted ones of all pods of a resource are known to be deleted, by UID."""
+        now, before = self._clock(), self._observed.pop(key, {})
+        deleted = [pod["metadata"]["uid"] for pod in pods if is_terminating(pod)]
+        if deleted:
+            self._observed[key] = {uid: before.get(uid, now) for uid in deleted}
+        return {uid: now - before.get(uid, now) for uid in deleted}
+
+
+async def _observe(
+    connect: Connect, zones: Zones, deletions: Deletions, resource: RedisCluster, cache: Cache, kube: Kube
+) -> Observed:
     key = Key(resource.namespace, resource.name)
     of_users = sorted(
         {names.user_secret(resource, user.name) for user in resource.spec.users} | names.recorded_user_secrets(resource)
@@ -104,6 +128,7 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
         user_connections={name: await connection.read(kube, cache, resource.obj, name=name) for name in of_users},
     )
     pods = {number: pod for pod in cache.owned(POD, key) if (number := _pod_number(resource, pod)) is not None}
+    deleted = deletions.seconds(key, pods.values())
     claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)
     existing = ""
     if is_adopting(resource, claims, names.CLUSTER_UID):
@@ -125,7 +150,8 @@ async def _observe(connect: Connect, zones: Zones, resource: RedisCluster, cache
         volumes |= await _unlabelled(resource, [number for number in expected if number not in volumes], kube)
     numbers = ordinals.to_observe(len(expected), {*pods, *volumes}, MAX_REPLICAS)
     instances = tuple(
-        _instance(resource, number, pods.get(number), volumes.get(number), nodes.get(number)) for number in numbers
+        _instance(resource, number, pods.get(number), volumes.get(number), nodes.get(number), deleted)
+        for number in numbers
     )
     instances = await _with_hidden(resource, seen, instances, kube)
     seen = dataclasses.replace(seen, instances=await _in_zones(zones, instances, kube), restored=restored)
@@ -202,7 +228,12 @@ async def _unlabelled(resource: RedisCluster, numbers: Sequence[int], kube: Kube
 
 
 def _instance(
-    resource: RedisCluster, number: int, pod_obj: Obj | None, volume: Obj | None, recorded: RecordedNode | None
+    resource: RedisCluster,
+    number: int,
+    pod_obj: Obj | None,
+    volume: Obj | None,
+    recorded: RecordedNode | None,
+    deleted: Mapping[str, float],
 ) -> Instance:
     name = names.node_name(resource, number)
     pod = Pod.of(pod_obj, container=names.CONTAINER) if pod_obj else None
@@ -212,6 +243,7 @@ def _instance(
         pod=pod if pod and not pod.ended else None,
         pod_obj=pod_obj,
         recorded=recorded,
+        deleted_seconds=deleted.get(pod_obj["metadata"]["uid"]) if pod_obj else None,
     )
     return _with_holder(resource, instance, volume if resource.has_storage else pod_obj)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -31,13 +32,17 @@ from shared.runtime.controller import Controller
 from shared.runtime.fallback import from_workload
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
+from shared.runtime.steady_clock import elapsed
 
 
-def clusters(options: Options, connect: Connect = connection.connect) -> Controller[resource.RedisCluster, Observed]:
+def clusters(
+    options: Options, connect: Connect = connection.connect, clock: Callable[[], float] = elapsed
+) -> Controller[resource.RedisCluster, Observed]:
     """Return the controller of RedisClusters.
 
     Args:
         connect: opens a connection to a node.
+        clock: monotonic time in seconds.
     """
     resource_of = partial(resource.RedisCluster.parse, versions=options.option(NEW_VERSIONS))
     return Controller(
@@ -46,7 +51,7 @@ def clusters(options: Options, connect: Connect = connection.connect) -> Control
         owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY),
         parse=resource_of,
         fallback=from_workload(resource_of, resource.MINIMAL, STATEFUL_SET),
-        observe=observer(connect),
+        observe=observer(connect, clock),
         plan=Planner(Settings.read(options)).plan,
         call=partial(execute, connect),
         states=states,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from shared.kubernetes import accessors, ownership
 from shared.kubernetes.accessors import annotation, is_terminating
@@ -131,15 +131,6 @@ def running_since(pod: Obj | None, container: str) -> datetime | None:
     """Return the start of the running process of a container; None if none runs, or the kubelet has not reported it."""
     running = (container_status(pod, container).get("state") or {}).get("running") or {}
     return datetime.fromisoformat(running["startedAt"]) if running.get("startedAt") else None
-
-
-def deleted_for(pod: Obj, now: datetime) -> float | None:
-    """Return the seconds since the deletion of a pod; None if it is not deleted."""
-    metadata = pod["metadata"]
-    if not is_terminating(pod):
-        return None
-    grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)  # the time is when that ends
-    return (now - datetime.fromisoformat(metadata["deletionTimestamp"]) + grace).total_seconds()
 
 
 def template_digest(template: Obj, *, labels: Collection[str], annotations: Collection[str]) -> str:

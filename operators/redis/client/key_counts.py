@@ -7,7 +7,6 @@ Source: clusterCommand in src/cluster.c of Valkey 9.0; tested with Valkey 9.1.2.
 
 from __future__ import annotations
 
-from operators.redis.api.engine_versions import Engine, features
 from operators.redis.client.errors import reads_replies, sure
 from operators.redis.client.responses import NodeReport, mapping
 from operators.redis.client.server import Command, Server
@@ -53,7 +52,7 @@ async def count_hidden(server: Server, report: NodeReport) -> int:
     Raises:
         RedisError: the node is unreachable, or does not report how many.
     """
-    if features(Engine.parse(f"{report.engine} {report.version}")).migration != "import":
+    if report.features.migration != "import":
         return 0
     counted = report.me.slots | Slots.of(*report.me.importing)
     commands = [("MULTI",), ("DBSIZE",), *(("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in counted), ("EXEC",)]

@@ -18,6 +18,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
+from operators.redis.api.engine_versions import Engine, Features, features
 from operators.redis.slots.hash_slots import SLOTS, Slots
 
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
@@ -179,6 +180,7 @@ class Facts:
         refuses_writes: whether the last write to the append-only file failed, upon which a primary refuses all writes
             (MISCONF) until a later one succeeds.
         unsaved: whether the last snapshot failed, without an append-only file.
+        shuts_down: whether the server got SIGTERM or SHUTDOWN, and waits for its replicas before it ends (Redis 7.0).
         rewrites_log: whether a rewrite of the append-only file runs, is due, or failed. While it is the first one since
             CONFIG SET appendonly, a server that starts with the file has no data (AOF_WAIT_REWRITE in aof.c).
     """
@@ -202,7 +204,13 @@ class Facts:
     evicts: bool = False
     refuses_writes: bool = False
     unsaved: bool = False
+    shuts_down: bool = False
     rewrites_log: bool = False
+
+    @property
+    def features(self) -> Features:
+        """Capabilities of the running version, which is not that of the spec during an upgrade."""
+        return features(Engine.parse(f"{self.engine} {self.version}"))
 
 
 @dataclass(frozen=True)
@@ -462,6 +470,7 @@ def parse_facts(text: str) -> Facts:
         evicts=found.get("maxmemory_policy", "noeviction") != "noeviction",
         refuses_writes=found.get("aof_enabled") == "1" and found.get("aof_last_write_status") == "err",
         unsaved=found.get("aof_enabled") == "0" and found.get("rdb_last_bgsave_status") == "err",
+        shuts_down="shutdown_in_milliseconds" in found,
         rewrites_log=any(found.get(name, done) != done for name, done in _REWRITTEN.items()),
     )
 

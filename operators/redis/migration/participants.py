@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.redis.api.engine_versions import Engine, Features, features
+from operators.redis.api.engine_versions import Features
 from operators.redis.client.errors import RedisError, Refused, Unreachable, sure
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import NodeReport
@@ -87,7 +87,7 @@ class End:
 
     @property
     def features(self) -> Features:
-        return features(Engine.parse(f"{self.report.engine} {self.report.version}"))
+        return self.report.features
 
     def inherits(self, node_id: str) -> bool:
         """Return whether this node owns the slots of another, which replicates it, has failed or no longer exists."""

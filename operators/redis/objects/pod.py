@@ -134,8 +134,7 @@ Kubernetes 1.30, the oldest supported version; KEP-3960).
 
 def stop_delay(pod: Obj) -> int:
     """Return the seconds from the deletion of a pod until its server gets SIGTERM; pods of earlier builds have none."""
-    server: Obj = next((each for each in pod["spec"]["containers"] if each["name"] == CONTAINER), {})
-    hook = (server.get("lifecycle") or {}).get("preStop") or {}
+    hook = (_server_of(pod).get("lifecycle") or {}).get("preStop") or {}
     return int((hook.get("sleep") or {}).get("seconds") or 0)
 
 

@@ -40,6 +40,8 @@ class Instance:
             (spec.pod[0].volumes), name
             of the claim or of the Kubernetes node. Empty if there is none.
         recorded: node that the status records for this instance; None if it records none.
+        deleted_seconds: time since this process of the operator first observed that the pod is deleted; None if it is
+            not. The time of the deletion itself is that of another clock.
         zone: zone of the Kubernetes node that the pod runs on; empty if it has none, None if it could not be read.
     """
 
@@ -55,6 +57,7 @@ class Instance:
     distrusts: bool = False
     disk: str = ""
     recorded: RecordedNode | None = None
+    deleted_seconds: float | None = None
     zone: str | None = ""
 
     @property

@@ -2,7 +2,7 @@
 
 The kernel discards SIGTERM for the first process of a container (PID 1) that has no handler for it yet. A server that
 gets the signal so early starts, serves, and is killed when the grace period ends. The kubelet delays the signal
-(`pod.stop_delay`), which is not enough on a busy machine, and pods of earlier builds have no delay. The runtime
+(`pod.STOP_DELAY_SECONDS`), which is not enough on a busy machine, and pods of earlier builds have no delay. The runtime
 sends it once, also if the pod is deleted again (container_stop.go in containerd).
 
 A server that answers is ended by SHUTDOWN, which does what SIGTERM does. One that has never listened is killed earlier,
@@ -21,7 +21,7 @@ from operators.redis.objects.redis_conf import appends, writes_log
 from operators.redis.state.instance import Instance
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
-from shared.kubernetes.pods import deleted_for, running_since
+from shared.kubernetes.pods import running_since
 from shared.runtime.plan import PASS, Delete, Step, shortest
 
 SHUTDOWN_SECONDS = 20.0
@@ -43,11 +43,7 @@ def stop_servers(seen: Assessment) -> Step:
     actions: list[ShutDown | Delete] = []
     requeue: float | None = None
     for instance in seen.instances:
-        if (
-            instance.pod is None
-            or instance.pod_obj is None
-            or (since := _deleted_since(instance.pod_obj, seen.now)) is None
-        ):
+        if instance.pod is None or instance.pod_obj is None or (since := _deleted_since(instance)) is None:
             continue
         report, due = instance.report, SHUTDOWN_SECONDS if instance.report else KILL_SECONDS
         if since < due:
@@ -60,10 +56,10 @@ def stop_servers(seen: Assessment) -> Step:
     return Step(tuple(actions), requeue=requeue) if actions or requeue else PASS
 
 
-def _deleted_since(pod_obj: Obj, now: datetime) -> float | None:
+def _deleted_since(instance: Instance) -> float | None:
     """Return the seconds since the deletion of a pod; None if it is not deleted, or is about to be killed."""
-    grace = pod_obj["metadata"].get("deletionGracePeriodSeconds") or 0
-    since = deleted_for(pod_obj, now)
+    grace = ((instance.pod_obj or {}).get("metadata") or {}).get("deletionGracePeriodSeconds") or 0
+    since = instance.deleted_seconds
     if since is None or grace <= SHORT_GRACE_SECONDS or since >= grace:  # or its node is lost, or a finalizer keeps it
         return None
     return since

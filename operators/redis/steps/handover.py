@@ -2,7 +2,7 @@
 
 An eviction, a drain or a user may have deleted the pod. A coordinated failover takes milliseconds and loses no write.
 An election begins only when the nodes find that the primary has failed, after cluster-node-timeout. The kubelet delays
-SIGTERM for that (`pod.stop_delay`).
+SIGTERM for that (`pod.STOP_DELAY_SECONDS`).
 
 Without the operator, a server of Valkey 9 hands over when it gets SIGTERM, and of other engines the election remains.
 Two handovers at the same time would delay each other: https://github.com/valkey-io/valkey/issues/3996. So the operator
@@ -11,17 +11,12 @@ leaves such a server alone from then on.
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from operators.redis.api.engine_versions import Engine, features
+from operators.redis.client.responses import NodeReport
 from operators.redis.facts.assessment import Assessment
-from operators.redis.objects.pod import stop_delay
 from operators.redis.reasons import HANDING_OVER
-from operators.redis.state.instance import Instance
 from operators.redis.steps.failover import take_over
 from operators.redis.steps.rolling_update import successor_in_sync
 from operators.redis.steps.waiting import FAILOVER_SECONDS
-from shared.kubernetes.pods import deleted_for
 from shared.runtime.plan import PASS, Step
 
 
@@ -31,7 +26,7 @@ def hand_over_deleted(seen: Assessment) -> Step:
     leaving = [
         primary
         for primary, each in reachable
-        if each and each.leaving and seen.view.slots_of(primary.id) and not _hands_over_itself(each, seen.now)
+        if each and each.leaving and seen.view.slots_of(primary.id) and not _hands_over_itself(each.report)
     ]
     pairs = [(primary, found) for primary in leaving if (found := successor_in_sync(seen, primary.id))]
     if not pairs:
@@ -42,10 +37,6 @@ def hand_over_deleted(seen: Assessment) -> Step:
     return Step.wait(HANDING_OVER, message, *calls, requeue=FAILOVER_SECONDS)
 
 
-def _hands_over_itself(instance: Instance, now: datetime) -> bool:
-    """Return whether a server has got SIGTERM, and hands over because of it."""
-    assert instance.pod_obj is not None
-    assert instance.report is not None
-    since, report = deleted_for(instance.pod_obj, now), instance.report
-    has_signal = since is not None and since >= stop_delay(instance.pod_obj)
-    return has_signal and features(Engine.parse(f"{report.engine} {report.version}")).hands_over
+def _hands_over_itself(report: NodeReport | None) -> bool:
+    """Return whether a server has got SIGTERM, by its own report, and hands over because of it."""
+    return report is not None and report.shuts_down and report.features.hands_over

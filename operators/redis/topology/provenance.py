@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from operators.redis.api.engine_versions import Engine, features
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import RecordedMove
 from operators.redis.topology.cluster_view import ClusterView, Seen
@@ -200,7 +199,7 @@ class _Judging:
 
 def _marks_stray_keys(node: Seen) -> bool:
     report = node.report
-    return report is not None and features(Engine.parse(f"{report.engine} {report.version}")).marks_stray_keys
+    return report is not None and report.features.marks_stray_keys
 
 
 def _add(group: dict[Key, Slots], key: Key, slot: int) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import lru_cache, reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
 from operators.redis.api.resource import API
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
-from shared.kubernetes.pods import deleted_for
 from shared.steps import hibernation
 from tests.harness.api_server.requests import TargetedRequest, value_at
 from tests.harness.scenario import Unsafe
@@ -696,7 +696,7 @@ class Guard:
             if process.disk == process.uid or not (process.persistent or process.saves):
                 self.fail(f"{action}, though {process.pod} keeps no keys on a volume")
             pod = pods.get(process.pod)
-            if process.node.me.primary and pod and (deleted_for(pod, redis.clock()) or 0.0) < 1:
+            if process.node.me.primary and pod and _deleted_seconds(pod, redis.clock()) < 1:
                 self.fail(f"{action}, while the replica {process.pod} could take over")
 
     def may_destroy(self, redis: FakeRedis, claim: Obj, action: str) -> None:
@@ -712,6 +712,15 @@ class Guard:
 
 _UNREADABLE = Entry(-1)
 """Read of a key whose slot is open while the other end does not answer."""
+
+
+def _deleted_seconds(pod: Obj, now: datetime) -> float:
+    """Return the seconds since the deletion of a pod; 0 if it is not deleted."""
+    metadata = pod["metadata"]
+    if not metadata.get("deletionTimestamp"):
+        return 0.0
+    grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)  # the time is when that ends
+    return (now - datetime.fromisoformat(metadata["deletionTimestamp"]) + grace).total_seconds()
 
 
 def _ends_with_pod(redis: FakeRedis, process: Process) -> bool:

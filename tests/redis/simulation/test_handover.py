@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -65,6 +66,17 @@ async def test_client_does_not_notice_that_a_primary_ends(given: ScenarioStep, e
     run = ScenarioRun(World(REDIS))
     await run.run_steps((given, later(30)))
     assert await ended(run, ends, 0) == (0, {"CLUSTER FAILOVER at cache-5"})
+
+
+@pytest.mark.parametrize("seconds", [-30, 30])
+@pytest.mark.parametrize("spec", [{}, {"version": "9.0.1", "repository": "valkey/valkey"}], ids=["redis", "valkey"])
+async def test_clock_of_the_operator_has_no_influence_on_a_handover(spec: dict[str, Any], seconds: int) -> None:
+    run = ScenarioRun(World(REDIS))
+    await run.run_steps((cluster(6, **spec), later(30)))
+    run.end()
+    run.world.clock.error = timedelta(seconds=seconds)
+    run.begin()
+    assert await ended(run, deleted, 0) == (0, {"CLUSTER FAILOVER at cache-5"})
 
 
 async def test_two_primaries_that_end_at_once_hand_over_at_once() -> None:

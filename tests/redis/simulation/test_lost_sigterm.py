@@ -81,6 +81,16 @@ async def test_server_that_got_no_sigterm_is_shut_down(given: ScenarioStep, numb
     assert condition(found, "Ready")["status"] == "True"
 
 
+@pytest.mark.parametrize("seconds", [-30, pytest.param(30, marks=pytest.mark.nightly)])
+async def test_clock_of_the_operator_has_no_influence_on_a_shutdown(seconds: int) -> None:
+    run = ScenarioRun(World(REDIS))
+    await run.run_steps((cluster(6), later(30)))
+    run.end()
+    run.world.clock.error = timedelta(seconds=seconds)
+    run.begin()
+    assert 20 <= await seconds_until_replaced(run, 5) < 40
+
+
 async def test_server_that_got_no_sigterm_saves_its_keys() -> None:
     """Until it is killed, the server accepts writes that the last snapshot lacks."""
     run, before = ScenarioRun(World(REDIS)), dict[bytes, Entry]()

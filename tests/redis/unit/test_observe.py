@@ -15,13 +15,13 @@ from operators.redis.client.errors import Denied, Loading, RedisError, Unreachab
 from operators.redis.client.server import Access, Endpoint, Server
 from operators.redis.objects import names
 from operators.redis.objects.redis_conf import CONFIG_KEY
-from operators.redis.observe import ELSEWHERE, observer
+from operators.redis.observe import ELSEWHERE, Deletions, observer
 from operators.redis.operator import clusters
 from operators.redis.slots.placement import Location
 from operators.redis.state.observed import Observed
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
-from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Key, Kind, Obj
 from tests.harness import cost
 from tests.harness.api_server.server import ApiServer
 from tests.redis.unit.world import UID, At, cluster, formed, node_id, plan, replica
@@ -161,6 +161,19 @@ async def test_observation_of_a_healthy_cluster() -> None:
     ]
     assert [server.calls for server in servers.values()] == [["pipe", "closed"]] * 3, "one pipeline for each node"
     assert seen.instances[0].location == Location("host", "zone-1")
+
+
+def test_deletion_is_measured_from_its_first_observation_by_one_clock() -> None:
+    now, key = 100.0, Key("default", "demo")
+    deletions = Deletions(lambda: now)
+    stays: Obj = {"metadata": {"uid": "stays"}}
+    deleted: Obj = {"metadata": {"uid": "ends", "deletionTimestamp": "2030-01-01T00:00:00Z"}}
+    assert deletions.seconds(key, [stays, deleted]) == {"ends": 0}
+    now = 125.0
+    assert deletions.seconds(Key("default", "other"), [deleted]) == {"ends": 0}
+    assert deletions.seconds(key, [stays, deleted]) == {"ends": 25}
+    assert deletions.seconds(key, [stays]) == {}
+    assert deletions.seconds(key, [deleted]) == {"ends": 0}
 
 
 @pytest.mark.parametrize("replicas", [5_000, 2**31 - 1])

@@ -63,7 +63,7 @@ AS_CONDITIONS = "type", "masterNodeId", "hostname"
 
 def controller(options: Options, redis: FakeRedis) -> Controller[RedisCluster, Observed]:
     """Return the controller, whose pauses let the simulated time pass."""
-    made = clusters(options, redis.connect)
+    made = clusters(options, redis.connect, lambda: redis.clock().timestamp())
 
     async def call(given: Call, record: Record) -> None:
         if isinstance(given, Pause):

@@ -115,6 +115,11 @@ def test_replica_without_a_link_reports_for_how_long(down: str, seconds: float) 
     assert parse_facts(REDIS).unlinked_seconds == 0
 
 
+def test_server_reports_that_it_shuts_down() -> None:
+    assert not parse_facts(REDIS).shuts_down
+    assert parse_facts(f"{REDIS}shutdown_in_milliseconds:9000\r\n").shuts_down
+
+
 @pytest.mark.parametrize(
     ("fields", "rewrites"),
     [

@@ -155,7 +155,7 @@ def test_consent_stays_valid_after_the_owners_are_forgotten_although_other_nodes
 
 
 def test_node_that_is_lost_after_the_owners_are_forgotten_needs_another_consent() -> None:
-    """It may have taken the slots, and the writes since are not part of the first loss."""
+    """A lost node may have taken the slots, and the writes since are not part of the first loss."""
     loss = recovery_of(*LOSS)
     assert node_id(1) not in loss["nodes"]
     made = confirmed(*FORGOTTEN, token=loss["token"], loss=loss)

@@ -31,13 +31,18 @@ def step(
     *nodes: At,
     deleted: float = 60,
     settings: Obj | None = None,
+    error: float = 0,
     grace: int = 300,
     started: float = -70,
     unready: float = -71,
     ready: str = "False",
     **more: Any,
 ) -> Step:
-    """Return the step for a cluster of which pod 3, a replica, was deleted some seconds ago."""
+    """Return the step for a cluster of which pod 3, a replica, was deleted some seconds ago.
+
+    Args:
+        error: seconds by which the clock of the operator is ahead.
+    """
     resource, seen = world(*(nodes or SHARDS), **more)
     instances = list(seen.instances)
     pod_obj = instances[3].pod_obj
@@ -49,8 +54,10 @@ def step(
     metadata = {"deletionTimestamp": at(grace - deleted), "deletionGracePeriodSeconds": grace}
     pod_obj = pod_obj | {"metadata": pod_obj["metadata"] | metadata, "status": pod_obj["status"] | status}
     report = instances[3].report and replace(instances[3].report, settings=settings or {})
-    instances[3] = replace(instances[3], pod_obj=pod_obj, pod=Pod.of(pod_obj, container=CONTAINER), report=report)
-    return stop_servers(assess(resource, replace(seen, instances=tuple(instances))))
+    pod = Pod.of(pod_obj, container=CONTAINER)
+    instances[3] = replace(instances[3], pod_obj=pod_obj, pod=pod, report=report, deleted_seconds=deleted)
+    now = NOW + timedelta(seconds=error)
+    return stop_servers(assess(resource, replace(seen, instances=tuple(instances)), now))
 
 
 def unreachable() -> tuple[At, ...]:
@@ -64,9 +71,10 @@ def test_pods_that_are_not_deleted_are_left() -> None:
     assert stop_servers(assess(resource, seen)) is PASS
 
 
-def test_server_that_answers_is_shut_down_once_it_must_have_got_the_signal() -> None:
-    assert step(deleted=10) == Step(requeue=10)
-    [call] = step(deleted=20).actions
+@pytest.mark.parametrize("error", [-30, 0, 30])
+def test_server_that_answers_is_shut_down_once_it_must_have_got_the_signal(error: float) -> None:
+    assert step(deleted=10, error=error) == Step(requeue=10)
+    [call] = step(deleted=20, error=error).actions
     assert isinstance(call, ShutDown)
     assert call.at.name == "demo-3"
 
