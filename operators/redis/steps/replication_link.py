@@ -10,7 +10,6 @@ CLUSTER REPLICATE connects again in Redis. Valkey does nothing if the primary is
 
 from __future__ import annotations
 
-from operators.redis.api.engine_versions import features
 from operators.redis.client.commands import Relink
 from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import REPLICATING_ELSEWHERE
@@ -28,16 +27,17 @@ def connect_replicas(seen: Assessment) -> Step:
     if not astray:
         return PASS
     more = f" (and {len(astray) - 1} more replicas)" if len(astray) > 1 else ""
-    if not features(seen.resource.engine).replicates_again:
+    connecting = [node for node in astray if node.report and node.report.features.replicates_again]
+    if not connecting:
         return _restart(seen, astray[0], more)
     calls = (
         Relink(
             seen.secrets.access, seen.at(node.id), node.id, node.primary, seen.name_of(node.primary), node.primary_at
         )
-        for node in astray
+        for node in connecting
     )
     message = (
-        f"{problem(seen, astray[0])}{more}: connecting it again (CLUSTER REPLICATE). If this lasts, delete the pod."
+        f"{problem(seen, connecting[0])}{more}: connecting it again (CLUSTER REPLICATE). If this lasts, delete the pod."
     )
     return Step.wait(REPLICATING_ELSEWHERE, message, *calls, warning=True, requeue=GOSSIP_SECONDS)
 

@@ -6,6 +6,7 @@ where a server of another cluster may be by now.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,18 @@ P0, P1, P2, R0, R1, R2 = formed()
 ELSEWHERE = "10.9.9.9:6379"
 ASTRAY = replace(R0, link=ELSEWHERE)
 RELINK = "let demo-3 connect to its primary demo-0 at 10.0.0.1:6379"
+RELINK_4 = "let demo-4 connect to its primary demo-1 at 10.0.0.2:6379"
+
+
+def running(found: Observed, numbers: Collection[int], engine: str, version: str) -> Observed:
+    """Return the observed state in which some servers report another engine."""
+    instances = (
+        replace(each, report=replace(each.report, engine=engine, version=version))
+        if each.report and each.number in numbers
+        else each
+        for each in found.instances
+    )
+    return replace(found, instances=tuple(instances))
 
 
 def entry(resource: RedisCluster, found: Observed, number: int = 3) -> dict[str, Any]:
@@ -43,9 +56,25 @@ def test_replica_that_replicates_another_address_is_connected_to_its_primary_fir
 def test_replica_of_valkey_is_restarted_instead() -> None:
     """There CLUSTER REPLICATE with the same primary does nothing; one at a time."""
     resource, found = world(P0, P1, P2, ASTRAY, replace(R1, link=ELSEWHERE), R2, engine="valkey", version="9.1.0")
-    made = plan(resource, found)
+    made = plan(resource, running(found, range(6), "valkey", "9.1.0"))
     assert acts(made.actions) == ["delete Pod demo-3"]
     assert "restarting its pod" in made.verdict.message
+
+
+@pytest.mark.parametrize(
+    ("valkey", "expected"),
+    [((), [RELINK, RELINK_4]), ((4,), [RELINK]), ((3,), [RELINK_4]), ((3, 4), ["delete Pod demo-3"])],
+    ids=["redis", "mixed", "mixed, the first one is restarted later", "valkey"],
+)
+@pytest.mark.parametrize("spec", [("redis", "8.0.2"), ("valkey", "9.1.0")], ids=lambda spec: spec[0])
+def test_running_server_decides_how_its_link_is_moved(
+    spec: tuple[str, str], valkey: Sequence[int], expected: list[str]
+) -> None:
+    """The spec may request another engine, to which the servers are changed one by one."""
+    engine, version = spec
+    resource, found = world(P0, P1, P2, ASTRAY, replace(R1, link=ELSEWHERE), R2, engine=engine, version=version)
+    made = plan(resource, running(found, valkey, "valkey", "9.1.0"))
+    assert acts(made.actions) == expected
 
 
 def test_such_a_replica_is_no_copy() -> None:
