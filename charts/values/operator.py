@@ -575,8 +575,9 @@ class OperatorValues(Values):
 WRITE_SECRETS = Field(
     True,
     description="Allow the operator to create and update Secrets by name, which it needs for generated passwords (auth "
-    "without a Secret), certificates of tls.mode self, and the connection Secrets of clients. If false, it only reads "
-    "Secrets that resources name, writes no connection Secrets, and refuses auth without a Secret, and mode self.",
+    "without a Secret), certificates of tls.mode self, copies of the Secrets of users, and the connection Secrets of "
+    "clients. If false, it only reads Secrets that resources name, writes no connection Secrets, refuses auth without "
+    "a Secret, and mode self, and reports servers that mount the Secrets of users themselves (SecretsNotCopied).",
 )
 
 CERT_MANAGER = Field(

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached, workload_kind
 from operators.memcached.objects.names import owner, server_hosts
-from operators.memcached.objects.pod import CONTAINER, mounted_certificate, reloads_users
+from operators.memcached.objects.pod import CONTAINER, reloads_users
 from operators.memcached.replica_sets import ReplicaSets
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
 from operators.memcached.security.connection import Access, Connect
@@ -70,9 +70,9 @@ async def _observe(
     # With authentication, the Secret may remember a password from which another one is restored.
     is_new = resource.is_new and resource.spec.auth is None
     connected = await connection.read(kube, cache, resource.obj, is_new=is_new)
-    is_former = workload.obj is not None and not reloads_users(workload.obj["spec"]["template"])
-    mounted = mounted_certificate(workload.obj["spec"]["template"]) if workload.obj is not None else None
-    secrets = await read_secrets(resource, kube, connected, mounted, hashes_users=is_former)
+    template = workload.obj["spec"]["template"] if workload.obj is not None else None
+    is_former = template is not None and not reloads_users(template)
+    secrets = await read_secrets(resource, kube, connected, template, hashes_users=is_former)
     access = Access(connect, workload.ports, secrets, resource.certificate, server_hosts(resource))
     return Observed(
         workload=workload,

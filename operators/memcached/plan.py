@@ -17,7 +17,12 @@ from operators.memcached.steps.availability import report_failing_server, wait_f
 from operators.memcached.steps.certificate_refresh import refresh_certificates
 from operators.memcached.steps.generated_users import provide_users
 from operators.memcached.steps.issuing import create_certificates, renew_certificates
-from operators.memcached.steps.mounted_certificate import copy_certificate, renew_copy, report_withheld_certificate
+from operators.memcached.steps.mounted_copies import (
+    copy_secrets,
+    renew_copies,
+    report_mounted_originals,
+    report_withheld_certificate,
+)
 from operators.memcached.steps.provisioning import (
     ensure_autoscaler,
     ensure_servers,
@@ -59,7 +64,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             keep_attestation_key,  # by which sidecars prove what servers have loaded
             DATABASE.ensure_network_policy,  # access to the ports, before servers exist
             ensure_service,  # before the servers that have its DNS names
-            copy_certificate,  # of another issuer, which servers mount
+            copy_secrets,  # of others, which servers mount
             require_valid_certificates,  # new servers would help no client
             ensure_servers,  # Deployment or StatefulSet
             DATABASE.ensure_disruption_budget,
@@ -70,6 +75,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             delete_former_workload,  # after a change of spec.workload
             await_users,  # servers reload a changed users file without a restart
             DATABASE.empty_spare_secrets,  # which no server mounts any longer
+            report_mounted_originals,  # a server that starts loads any content
             report_withheld_certificate,  # one that has ended is not copied
             report_certificate_without_name,  # of servers that have passwords
             report_ending_certificates,  # of servers that match the spec
@@ -79,7 +85,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
         return (
             (DATABASE.ensure_connection,),  # a copy for clients, on which no server depends
             (DATABASE.proven(renew_certificates),),  # certificates of running servers
-            (DATABASE.proven(renew_copy),),  # its copy
+            (DATABASE.proven(renew_copies),),  # its copy, and that of users
             (refresh_certificates,),  # without a restart
         )
 

@@ -319,9 +319,11 @@ def follow(steps: Iterable[StepOf[View]], seen: View) -> Outcome:
         actions += answer.actions
         requeue, poll = shortest(requeue, answer.requeue), shortest(poll, answer.poll)
         reached = Verdict(answer.progress, answer.reason, answer.message, answer.warning)
-        is_noted = bool(answer.reason) and reached.done and verdict == Verdict()
-        if reached.stops or (verdict.done and not reached.done) or is_noted:
+        is_noted = bool(answer.reason) and reached.done
+        if reached.stops or (verdict.done and not reached.done) or (is_noted and verdict == Verdict()):
             verdict = reached  # a step that stops the chain is more relevant than one in progress, and that than a note
+        elif is_noted and verdict.done:
+            verdict = dataclasses.replace(verdict, message=f"{verdict.message} {reached.message}")
         if reached.stops:
             break
     return Outcome(tuple(actions), verdict, requeue, poll)

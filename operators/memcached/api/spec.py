@@ -61,7 +61,8 @@ class Auth(SpecModel):
         None,
         description="Name of a Secret in the same namespace. Its key `users` holds one line `user:password` per user, "
         "at most 8 lines, each ending with a line break. Default: the operator generates it, in the Secret NAME-auth. "
-        "Servers load changed users within about two minutes, without "
+        "Servers mount the copy NAME-users-mounted, which gets only valid users. "
+        "They load changed users within about two minutes, without "
         "a restart and without losing items; `status.users` changes when all of them have loaded the file. Open "
         "connections stay authenticated. A sidecar makes the servers load the file; servers without it, from release "
         "0.1.0, are replaced once instead.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from operators.memcached.api.resource import API, Memcached
 from shared.kubernetes.ownership import Owner
 from shared.pki import secret_names
@@ -28,9 +30,29 @@ def server_secret(resource: Memcached) -> str:
     return (tls.secret_name or "") if tls.mode == "secret" else secret_names.server_secret(resource.name)
 
 
-def mounted_secret(resource: Memcached) -> str:
-    """Return the Secret with the copy of a certificate of other issuers, which the servers mount."""
-    return f"{resource.name}-server-mounted"
+class Mounts(NamedTuple):
+    """Names of the Secrets that servers mount: with the users file, and with the certificate; empty for none."""
+
+    users: str = ""
+    certificate: str = ""
+
+
+def originals(resource: Memcached) -> Mounts:
+    """Return the Secrets of the spec."""
+    return Mounts(users_secret(resource), server_secret(resource))
+
+
+def copies(resource: Memcached) -> Mounts:
+    """Return the Secrets that new servers mount: the operator's copies of those that others change."""
+    auth, mounts, copied = resource.spec.auth, originals(resource), copy_names(resource)
+    users = copied.users if auth is not None and auth.secret_name else mounts.users
+    is_copied = resource.spec.tls_mode in ("secret", "certManager")
+    return Mounts(users, copied.certificate if is_copied else mounts.certificate)
+
+
+def copy_names(resource: Memcached) -> Mounts:
+    """Return the names of all copies that a spec may need."""
+    return Mounts(f"{resource.name}-users-mounted", f"{resource.name}-server-mounted")
 
 
 def client_secret(resource: Memcached) -> str:

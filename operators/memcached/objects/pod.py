@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from operators.memcached.api.reserved_flags import BY_FIELD
 from operators.memcached.api.resource import Memcached
 from operators.memcached.api.spec import STOP_SECONDS, Extstore
-from operators.memcached.objects.names import attestation_secret, users_secret
+from operators.memcached.objects.names import Mounts, attestation_secret
 from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import Obj
@@ -113,6 +113,11 @@ def mounted_users(template: Obj) -> str:
     return _mounted(template, "auth")
 
 
+def mounts_of(template: Obj) -> Mounts:
+    """Return the Secrets that the servers of a template mount."""
+    return Mounts(mounted_users(template), mounted_certificate(template))
+
+
 def _mounted(template: Obj, volume: str) -> str:
     volumes = template["spec"].get("volumes", ())
     return next((str(each["secret"]["secretName"]) for each in volumes if each["name"] == volume), "")
@@ -133,13 +138,13 @@ def _port(template: Obj, name: str) -> int | None:
     return next((int(port["containerPort"]) for port in ports if port.get("name") == name), None)
 
 
-def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: str, certificate: str) -> Obj:
+def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: str, mounts: Mounts) -> Obj:
     """Return the pod template of the servers.
 
     Args:
         image: image of memcached.
         digest: digest of the data that servers read only at startup; empty if there is none.
-        certificate: name of the Secret with the certificate to mount; empty without TLS.
+        mounts: Secrets to mount.
     """
     spec = resource.spec
     metadata: Obj = {"labels": spec.labels | own.labels(COMPONENT)}
@@ -166,7 +171,7 @@ def pod(resource: Memcached, own: Owner, image: str, sidecar: Sidecar, digest: s
     }
     if reloads or attests:
         pod_spec["shareProcessNamespace"] = True  # the sidecar runs as the same user, and may send signals
-    if volumes := _volumes(resource, certificate, has_key=reloads and attests and sidecar.has_key):
+    if volumes := _volumes(resource, mounts, has_key=reloads and attests and sidecar.has_key):
         pod_spec["volumes"] = volumes
     return {"metadata": metadata, "spec": spec.extended(pod_spec)}
 
@@ -273,19 +278,19 @@ def arguments(resource: Memcached) -> list[str]:
     return [*flags, *spec.extra_args]
 
 
-def _volumes(resource: Memcached, certificate: str, *, has_key: bool) -> list[Obj]:
+def _volumes(resource: Memcached, mounts: Mounts, *, has_key: bool) -> list[Obj]:
     """Return the volumes.
 
     Args:
-        certificate: name of the Secret with the certificate.
+        mounts: Secrets to mount.
         has_key: whether the sidecar has the key of the digests.
     """
     spec, volumes = resource.spec, []
     if spec.auth:
-        volumes.append(_secret("auth", users_secret(resource), USERS_KEY))
+        volumes.append(_secret("auth", mounts.users, USERS_KEY))
     if spec.encrypts:
         authority = (AUTHORITY_KEY,) if spec.needs_client_certificate else ()
-        volumes.append(_secret("tls", certificate, CERTIFICATE_KEY, PRIVATE_KEY, *authority))
+        volumes.append(_secret("tls", mounts.certificate, CERTIFICATE_KEY, PRIVATE_KEY, *authority))
     if has_key:
         volumes.append(_secret("attestation", attestation_secret(resource), ATTESTATION_KEY))
     if spec.warm_restart:  # items, and the .meta file that a stop writes

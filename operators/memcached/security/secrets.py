@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.client import users_file
 from operators.memcached.objects.names import (
+    Mounts,
     attestation_secret,
-    mounted_secret,
+    copies,
+    copy_names,
+    originals,
     server_hosts,
     server_secret,
     users_secret,
 )
-from operators.memcached.objects.pod import ATTESTATION_KEY, USERS_KEY
+from operators.memcached.objects.pod import ATTESTATION_KEY, USERS_KEY, mounts_of
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
 from shared.api.memo import remembered
 from shared.kubernetes import secret_provenance
@@ -66,6 +70,7 @@ class Secrets:
         mounts: Secret with the certificate that servers mount, and to which `pair` and `validity` belong: the copy, or
             the original if the operator may not write Secrets; empty without TLS.
         copied: a certificate of another issuer, with its copy; None without one.
+        original_users: users file in the Secret of a user, if it is valid, for the copy; empty without one.
         unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
     """
 
@@ -85,6 +90,7 @@ class Secrets:
     attestation_key: str = field(default="", repr=False)
     mounts: str = ""
     copied: CopiedCertificate | None = field(default=None, repr=False)
+    original_users: str = field(default="", repr=False)
     unproven: tuple[Obj, ...] = field(default=(), repr=False)
 
     @property
@@ -131,20 +137,20 @@ def fingerprint(certificate: bytes) -> str:
 
 
 async def read_secrets(
-    resource: Memcached, kube: Kube, connected: ConnectionSecret, mounted: str | None, *, hashes_users: bool = False
+    resource: Memcached, kube: Kube, connected: ConnectionSecret, template: Obj | None, *, hashes_users: bool = False
 ) -> Secrets:
     """Read the Secrets that the spec names from the API server, and parse them.
 
     Args:
         connected: the Secret for clients.
-        mounted: Secret with the certificate that the servers mount; None if there are none.
+        template: template of the servers; None if there are none.
         hashes_users: whether the plan needs the digest of the users file, which takes long.
     """
     names, made = {users_secret(resource), *_certificates(resource)} - {""}, made_secrets(resource)
     spare = spare_secrets(resource)
     found = await find(kube, resource.namespace, names | made | spare)
     usable = secret_provenance.usable(resource.obj, made | spare, found)
-    secrets = await evaluate(_parsed, resource, usable, mounted, hashes_users=hashes_users)
+    secrets = await evaluate(_parsed, resource, usable, template, hashes_users=hashes_users)
     key = content_of(usable.get(attestation_secret(resource))).get(ATTESTATION_KEY, "")
     unproven = secret_provenance.unproven(resource.obj, made, found)
     secrets = replace(secrets, attestation_key=key, unproven=unproven)
@@ -156,35 +162,40 @@ async def read_secrets(
 
 
 def _parsed(
-    resource: Memcached, found: Mapping[str, Obj | None], mounted: str | None, *, hashes_users: bool
+    resource: Memcached, found: Mapping[str, Obj | None], template: Obj | None, *, hashes_users: bool
 ) -> Secrets:
-    secrets = _as_mounted(resource, found, mounted)
+    secrets = _as_mounted(resource, found, template)
     if hashes_users:
         secrets.startup_digest(resource.uid, with_users=True)
     return secrets
 
 
-def _as_mounted(resource: Memcached, found: Mapping[str, Obj | None], mounted: str | None) -> Secrets:
-    """Return the contents of the Secrets, with the certificate that servers mount: the copy, if they mount that.
+def _as_mounted(resource: Memcached, found: Mapping[str, Obj | None], template: Obj | None) -> Secrets:
+    """Return the contents of the Secrets that servers mount: of the copies, if they mount those.
 
-    Problems are those of the original, too, which a user has to correct.
+    Problems are those of the originals, too, which a user has to correct.
     """
-    given, source, name = parse_secrets(resource, found), server_secret(resource), mounted_secret(resource)
-    given = replace(given, mounts=source)
-    if not has_copy(resource):
-        return given
-    copied = CopiedCertificate(source, name, _trusted(found.get(source)), _trusted(found.get(name)))
-    given = replace(given, copied=copied)
-    if copied.copy is None or mounted not in (None, name):
-        return given
-    copy = parse_secrets(resource, {**found, source: found[name]})
-    problem, versions = given.problem or copy.problem, given.versions
-    return replace(copy, problem=problem, versions=versions, found=found, copied=copied, mounts=name)
-
-
-def has_copy(resource: Memcached) -> bool:
-    """Whether servers mount a copy of their certificate, because others replace the original."""
-    return resource.spec.tls_mode in ("secret", "certManager")
+    given, copied = originals(resource), copies(resource)
+    secrets, present = parse_secrets(resource, found), copied if template is None else mounts_of(template)
+    certificate = None
+    if copied.certificate != given.certificate:
+        pairs = _trusted(found.get(given.certificate)), _trusted(found.get(copied.certificate))
+        certificate = CopiedCertificate(given.certificate, copied.certificate, *pairs)
+    has_users = bool(content_of(found.get(copied.users)).get(USERS_KEY))
+    mounts = Mounts(
+        copied.users if has_users and present.users == copied.users else given.users,
+        copied.certificate
+        if certificate and certificate.copy and present.certificate == copied.certificate
+        else given.certificate,
+    )
+    users = ""
+    if copied.users != given.users:
+        with suppress(UnusableSecret):
+            users = _users(resource, found[given.users])
+    if mounts != given:
+        mounted = parse_secrets(resource, found, mounts)
+        secrets = replace(mounted, problem=secrets.problem or mounted.problem, versions=secrets.versions)
+    return replace(secrets, copied=certificate, mounts=mounts.certificate, original_users=users)
 
 
 def _trusted(secret: Obj | None) -> TrustedCertificate | None:
@@ -198,8 +209,7 @@ def made_secrets(resource: Memcached) -> set[str]:
     made = {attestation_secret(resource)} if auth is not None else set()
     made |= {users_secret(resource)} if auth is not None and not auth.secret_name else set()
     certificates = _certificates(resource) if resource.spec.tls_mode == "self" else ()
-    made |= {mounted_secret(resource)} if has_copy(resource) else set()
-    return made | {*certificates} | former_secrets(resource)
+    return made | {*certificates} | {*copies(resource)} - {*originals(resource)} | former_secrets(resource)
 
 
 def spare_secrets(resource: Memcached) -> frozenset[str]:
@@ -208,7 +218,7 @@ def spare_secrets(resource: Memcached) -> frozenset[str]:
     Generated users and an own CA stay: clients know them, and a spec that requests them again finds them.
     """
     unused = set() if resource.spec.auth is not None else {attestation_secret(resource)}
-    unused |= set() if has_copy(resource) else {mounted_secret(resource)}
+    unused |= {*copy_names(resource)} - {*copies(resource)}
     return frozenset(unused & secret_provenance.recorded(resource.obj).keys())
 
 
@@ -216,7 +226,7 @@ def _certificates(resource: Memcached) -> tuple[str, ...]:
     return certificate_secrets(resource.spec.tls_mode, leaves(resource), authority_secret(resource.name))
 
 
-def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secrets:
+def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None], mounts: Mounts | None = None) -> Secrets:
     """Return the contents of the Secrets, as far as they are valid, and the first problem with them. Pure.
 
     A missing users file does not hide the certificate, which running servers must load before the last one expires.
@@ -224,28 +234,28 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
     Args:
         resource: the Memcached.
         found: Secrets that the spec names, by name; None if a Secret does not exist.
+        mounts: Secrets to read instead, which have copies.
     """
+    read = mounts or originals(resource)
     auth, mode = resource.spec.auth, resource.spec.tls_mode
     users = authority = issuers = users_digest = missing_name = ""
     pair: certs.Pair | None = None
     problem: SecretProblem | None = None
-    validity = validities(found, _certificates(resource), authority_secret(resource.name))
+    certificates = {**found, server_secret(resource): found.get(read.certificate)}
+    validity = validities(certificates, _certificates(resource), authority_secret(resource.name))
     provided = {users_secret(resource), *((server_secret(resource),) if mode != "self" else ())} - {""}
     versions = versions_of({name: found[name] for name in sorted(provided)})
     try:
         if auth is not None:
-            name = users_secret(resource)
-            secret = found[name] if auth.secret_name else _generated(resource, found)
-            (users,) = texts("spec.auth", name, secret, USERS_KEY)
-            if wrong := users_file.problem(users):
-                raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {name}: {USERS_KEY}: {wrong}")
+            secret = found[read.users] if auth.secret_name else _generated(resource, found)
+            users = _users(resource, secret)
             users_digest = digest([(key_of(secret), users.encode())])
     except UnusableSecret as error:
         problem, users = error.problem, ""
     try:
         if mode != "none":
             name, needed = server_secret(resource), resource.spec.needs_client_certificate
-            secret, is_ordered = found[name], mode == "certManager"
+            secret, is_ordered = certificates[name], mode == "certManager"
             pair, authority = certificate_of(
                 "spec.tls", name, secret, hosts=None, is_client=needed, is_ordered=is_ordered
             )
@@ -274,6 +284,19 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None]) -> Secre
         trusted_from=trusted_from,
         missing_name=missing_name,
     )
+
+
+def _users(resource: Memcached, secret: Obj | None) -> str:
+    """Return the users file of a Secret.
+
+    Raises:
+        UnusableSecret: there is none, or memcached reads it otherwise than it is written.
+    """
+    name = users_secret(resource)
+    (users,) = texts("spec.auth", name, secret, USERS_KEY)
+    if wrong := users_file.problem(users):
+        raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {name}: {USERS_KEY}: {wrong}")
+    return users
 
 
 def _missing_name(resource: Memcached, pair: certs.Pair) -> str:

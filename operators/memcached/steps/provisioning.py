@@ -5,18 +5,18 @@ from __future__ import annotations
 from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects import autoscaler, deployment, service, stateful_set
-from operators.memcached.objects.names import mounted_secret, owner, server_secret
+from operators.memcached.objects.names import Mounts, copies, originals, owner, server_secret
 from operators.memcached.objects.pod import (
     CONTAINER,
     EXPORTER,
     RELOADER,
     Sidecar,
-    mounted_certificate,
+    mounts_of,
     pod,
     sidecar_image,
 )
 from operators.memcached.reasons import CERTIFICATE_WITHOUT_NAME, NO_EXPORTER_IMAGE
-from operators.memcached.security.secrets import has_copy
+from operators.memcached.steps.mounted_copies import outdated_copies
 from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step
 from shared.runtime.settings import Settings
@@ -87,25 +87,27 @@ def ensure_servers(seen: Assessment) -> Step:
         *((AFFINITY,) if resource.spec.affinity is not None else ()),
     )
 
-    def made(sidecar: Sidecar, certificate: str) -> Obj:
-        built = _workload(seen, sidecar, certificate)
+    def made(sidecar: Sidecar, mounts: Mounts) -> Obj:
+        built = _workload(seen, sidecar, mounts)
         pods = seen.workload.pod_objs
         resizes = can_resize(built, current, pods, CONTAINER, seen.settings.operator, seen.now)
         parts = (*deferred, RESOURCES) if resizes else deferred
         return keep_deferred(built, current, parts, seen.settings.operator, from_spec=from_spec)
 
-    original = server_secret(resource)
-    copies = has_copy(resource) and seen.settings.write_secrets
+    given, copied = originals(resource), copies(resource)
     newest = Sidecar(image, *((True, True, seen.settings.write_secrets) if image else ()))
     if current is not None:
         template = current["spec"]["template"]  # as an earlier release made it
-        mounts_copy = has_copy(resource) and mounted_certificate(template) == mounted_secret(resource)
-        running = made(Sidecar.of(template, image), mounted_secret(resource) if mounts_copy else original)
+        pairs = zip(given, copied, mounts_of(template), strict=True)
+        # A copy that the operator may no longer write would keep from servers what users change.
+        is_lost = not seen.settings.write_secrets and outdated_copies(seen)
+        kept = given if is_lost else Mounts(*(copy if copy == now else original for original, copy, now in pairs))
+        running = made(Sidecar.of(template, image), kept)
         if not restarts_pods(running, current, seen.settings.operator):
             return Step.do(Apply(kind, running, unchanged=True))
     # A stale plan could replace servers.
     return Step.do(
-        Apply(kind, made(newest, mounted_secret(resource) if copies else original), unchanged=current is not None)
+        Apply(kind, made(newest, copied if seen.settings.write_secrets else given), unchanged=current is not None)
     )
 
 
@@ -122,12 +124,12 @@ def _sidecar_image(settings: Settings, resource: Memcached, current: Obj | None)
     return resource.spec.metrics_image or settings.agent_image or (sidecar_image(current) if current else "")
 
 
-def _workload(seen: Assessment, sidecar: Sidecar, certificate: str) -> Obj:
+def _workload(seen: Assessment, sidecar: Sidecar, mounts: Mounts) -> Obj:
     """Return the Deployment or StatefulSet."""
     resource = seen.resource
     own, workload = owner(resource, seen.settings.operator), seen.workload
     image = resource.spec.image_reference(seen.settings.image_repository)
-    template = pod(resource, own, image, sidecar, _startup_digest(seen, sidecar), certificate)
+    template = pod(resource, own, image, sidecar, _startup_digest(seen, sidecar), mounts)
     build = stateful_set.stateful_set if workload.kind == STATEFUL_SET else deployment.deployment
     return build(resource, own, template, seen.pause.seconds)
 

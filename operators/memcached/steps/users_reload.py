@@ -34,10 +34,10 @@ def _report_unproven(settings: Settings, unproven: int, ready: int) -> Step:
     advice = (
         "An annotation in spec.annotations replaces the servers."
         if settings.write_secrets
-        else "It needs a key in a Secret, which the operator may not write: set the chart value rbac.writeSecrets."
+        else "That needs a Secret, which the operator may not write: set the chart value rbac.writeSecrets."
     )
     return Step.note(
         USERS_NOT_PROVEN,
-        f"{unproven} of {ready} servers accept the users in the Secret, and it is unknown whether they still accept "
-        f"removed ones, such as those of an ended overlap: they have no sidecar that attests it. {advice}",
+        f"{unproven} of {ready} servers accept the users in the Secret, and it is unknown whether they accept removed "
+        f"ones: no sidecar attests it. {advice}",
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from operators.memcached.api.resource import API
+from operators.memcached.client import users_file
 from operators.memcached.security.secrets import fingerprint
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, STATEFUL_SET, Kind, Obj
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 OPERATOR = "memcached-operator"
 WORKLOADS = (DEPLOYMENT, STATEFUL_SET)
-OWN_USERS, CERTIFICATES = "-auth", ("-ca", "-server-tls", "-client-tls", "-server-mounted")
-"""Ends of names of the operator's Secrets: the generated users, and certificates, which it keeps in a pause."""
+OWN_USERS, CERTIFICATES = "-auth", ("-ca", "-server-tls", "-client-tls", "-server-mounted", "-users-mounted")
+"""Ends of names of the operator's Secrets: the generated users, and those that it keeps in a pause."""
 
 
 @dataclass
@@ -140,9 +141,15 @@ class Guard:
     # Servers.
 
     def started(self, servers: Servers, pod: Obj) -> None:
-        """Require that a server starts only when clients have filled the one that was replaced before."""
+        """Require that a server starts only when clients have filled the one that was replaced before.
+
+        A users file that it has must be valid: from another one it locks users out.
+        """
         self.names.add(pod["metadata"]["name"])
         address = pod["status"]["podIP"]
+        files = servers.secrets[address].get("auth")
+        if files is not None and (wrong := users_file.problem(files.get("users", ""))):
+            self.fail(f"{pod['metadata']['name']} starts with an invalid users file: {wrong}")
         for host in (pod["metadata"]["name"], address):
             self.listened.setdefault(host, set()).add(str(self.listening[address]))
         if servers.clients.least_found < self.required_share:

@@ -23,6 +23,7 @@ DECLARED = {
     "switch the workload and back immediately": 1,
     "no longer set the workload after a switch": 1,
     "upgrade from release 0.1.0": 2,  # when its Deployment is deleted
+    "a server lost while the users file is empty": 1,
     "TLS on, then a renewed certificate": 1,
     "generated password: rotated, its Secret deleted": 1,  # when spec.auth is set
     "edits while paused": 2,  # of the three servers that the edit of another client requested

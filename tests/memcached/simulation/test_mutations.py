@@ -16,6 +16,7 @@ from operators.memcached.objects import deployment
 from operators.memcached.security.connection import Access
 from operators.memcached.security.users import AcceptedUsers
 from operators.memcached.state import observed
+from operators.memcached.steps import provisioning
 from shared.kubernetes import ownership, secret_provenance
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, SECRET, SERVICE, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner
@@ -33,6 +34,7 @@ from tests.harness.scenario import (
     delete,
     edit,
     later,
+    lose,
     pod_problem,
     unobserved,
 )
@@ -83,6 +85,11 @@ def sends_passwords_to_any_certificate_of_the_authority(patch: pytest.MonkeyPatc
 def copies_any_certificate(patch: pytest.MonkeyPatch) -> None:
     """Copy a certificate that has ended over one that is valid."""
     patch.setattr(CopiedCertificate, "withheld", lambda *_: None)
+
+
+def mounts_the_users_of_others(patch: pytest.MonkeyPatch) -> None:
+    """Mount the Secret that users change, instead of a copy of its valid content."""
+    patch.setattr(provisioning, "copies", provisioning.originals)
 
 
 def takes_users_for_loaded(patch: pytest.MonkeyPatch) -> None:
@@ -254,6 +261,15 @@ MUTATIONS: list[tuple[Patch, Scenario, str]] = [
             given=(given_certificate(), apply(size=1, **TLS)),
         ),
         "a valid certificate is replaced by one that is not valid now",
+    ),
+    (
+        mounts_the_users_of_others,
+        Scenario(
+            "a server ends while the users file is empty",
+            (unobserved(edit(SECRET, {"data": {"users": ""}}, "cache-users")), lose()),
+            given=(given_users(), apply(size=1, **AUTH)),
+        ),
+        "cache-0 starts with an invalid users file",
     ),
     (
         takes_users_for_loaded,

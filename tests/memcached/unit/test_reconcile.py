@@ -512,7 +512,7 @@ async def _converges_and_stays_stable(moves: list[tuple[str, Any]]) -> None:
         harness.queue.add(key)
     await harness.settle()
     assert not harness.server.log.writes()
-    named = 2 * int("auth" in spec)
+    named = 3 * int("auth" in spec)  # the users file, its copy, and the key of attestations
     assert sum(harness.server.log.reads.values()) == 1 + named, "only Secrets are read live"
 
 

@@ -300,6 +300,15 @@ SCENARIOS = (
         given=(given_users(), apply(size=1, **AUTH)),
     ),
     Scenario(
+        "a server lost while the users file is empty",
+        (
+            unobserved(edit(SECRET, {"data": {"users": ""}}, "cache-users")),
+            lose(POD),
+            unobserved(edit(SECRET, {"data": users("two")}, "cache-users")),
+        ),
+        given=(given_users(), apply(size=1, **AUTH)),
+    ),
+    Scenario(
         "generated password: rotated, its Secret deleted",
         (apply(size=1, auth={}), edit(None, NEW_PASSWORD), unobserved(delete(SECRET, "cache-auth"))),
         given=(apply(size=1),),

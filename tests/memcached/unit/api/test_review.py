@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from operators.memcached.api.resource import ADMISSION, API, Memcached
 from operators.memcached.api.spec import DEFAULT_VERSION
-from operators.memcached.objects.names import owner
+from operators.memcached.objects.names import Mounts, owner
 from operators.memcached.objects.pod import Sidecar, pod
 from shared.kubernetes.kinds import Obj
 from tests.support.cases import Case, Change
@@ -139,7 +139,7 @@ def template_of(spec: Obj) -> Obj:
     resource = Memcached.parse(given)
     own = owner(resource, "memcached-operator")
     return pod(
-        resource, own, resource.spec.image_reference(""), Sidecar("example.com/exporter:1", reloads=True), "", ""
+        resource, own, resource.spec.image_reference(""), Sidecar("example.com/exporter:1", reloads=True), "", Mounts()
     )
 
 

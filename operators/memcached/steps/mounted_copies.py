@@ -1,0 +1,96 @@
+"""Steps that keep the copies of Secrets of others, which the servers mount instead of the originals. Pure.
+
+A server loads the mounted files when it starts, and, from 1.6.40 on, its certificate also whenever it reloads its users
+file (SIGHUP). So only a copy keeps from it a users file from which it would lock users out, and a certificate that has
+ended, or is not valid yet, while the former one is valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from operators.memcached.facts.assessment import Assessment
+from operators.memcached.objects import names
+from operators.memcached.objects.pod import COMPONENT, USERS_KEY, mounts_of
+from operators.memcached.reasons import SECRETS_NOT_COPIED
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import SECRET
+from shared.kubernetes.ownership import ForeignObject, require_owned
+from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
+from shared.runtime.plan import PASS, Step, WriteSecret
+from shared.status.reasons import FOREIGN_OBJECT
+from shared.steps.certificates import report_withheld_certificates
+
+SOURCE = "cache.example.com/copied-from"
+"""Annotation of a copy: name of the Secret with the original."""
+
+
+def copy_secrets(seen: Assessment) -> Step:
+    """Copy the originals, as far as servers may load them."""
+    return _copy(seen, outdated_copies(seen))
+
+
+def renew_copies(seen: Assessment) -> Step:
+    """Copy changed originals, although another part of the spec cannot be applied; not those of other Secrets."""
+    due = outdated_copies(seen)
+    return _copy(seen, [each for each in due if annotation(each.seen, SOURCE) == annotation(each.obj, SOURCE)])
+
+
+def _copy(seen: Assessment, due: list[WriteSecret]) -> Step:
+    if not seen.settings.write_secrets:
+        return PASS
+    try:
+        for write in due:
+            if write.seen is not None:
+                require_owned(write.obj, write.seen, seen.resource.uid)
+    except ForeignObject as error:
+        return Step.blocked(FOREIGN_OBJECT, str(error))
+    return Step.do(*due) if due else PASS
+
+
+def outdated_copies(seen: Assessment) -> list[WriteSecret]:
+    """Return the writes of the copies that differ from originals that servers may load."""
+    resource, secrets, due = seen.resource, seen.secrets, list[WriteSecret]()
+    for copy, source, content in _originals(seen):
+        before = secrets.found.get(copy)
+        if content_of(before) != content or annotation(before, SOURCE) != source:
+            own = names.owner(resource, seen.settings.operator)
+            made = own.object(SECRET, copy, component=COMPONENT, data=encoded(content)) | {"type": "Opaque"}
+            made["metadata"]["annotations"] = {SOURCE: source}
+            due.append(WriteSecret(made, before))
+    return due
+
+
+def _originals(seen: Assessment) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    """Yield name of the copy, name of the original, and content of each original that servers may load."""
+    resource, copied = seen.resource, seen.secrets.copied
+    if users := seen.secrets.original_users:
+        yield names.copies(resource).users, names.users_secret(resource), {USERS_KEY: users}
+    if copied is not None and copied.original is not None and not copied.withheld(seen.now):
+        stored, keys = content_of(seen.secrets.found.get(copied.source)), (CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY)
+        yield copied.name, copied.source, {key: stored[key] for key in keys if key in stored}
+
+
+def report_withheld_certificate(seen: Assessment) -> Step:
+    """Report a certificate that is not copied: the servers keep the former one."""
+    copied = seen.secrets.copied
+    return report_withheld_certificates((copied,) if copied is not None else (), seen.now)
+
+
+def report_mounted_originals(seen: Assessment) -> Step:
+    """Report servers that mount the Secrets of others, with the content that they have when a server starts."""
+    copied = {*names.originals(seen.resource)} - {*names.copies(seen.resource)}
+    mounted = {pod["metadata"]["name"]: copied.intersection(mounts_of(pod)) for pod in seen.workload.pod_objs}
+    exposed = [each for each in mounted.values() if each]
+    if not exposed:
+        return PASS
+    advice = (
+        "An annotation in spec.annotations replaces the servers."
+        if seen.settings.write_secrets
+        else "The operator may not write a copy: set the chart value rbac.writeSecrets."
+    )
+    return Step.note(
+        SECRETS_NOT_COPIED,
+        f"{len(exposed)} of {len(mounted)} servers mount Secret {', '.join(sorted(set().union(*exposed)))} itself: one "
+        f"that starts loads invalid content, too. {advice}",
+    )

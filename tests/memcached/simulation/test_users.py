@@ -1,0 +1,176 @@
+"""The users file of a user: no server starts with one that memcached reads otherwise than it is written.
+
+The operator does not load such a file. A container that restarts, or a pod that is created, loads what is mounted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from operators.memcached.client import users_file
+from operators.memcached.objects.pod import mounted_users
+from operators.memcached.operator import controller
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Obj
+from shared.kubernetes.secrets import content_of
+from shared.status.conditions import READY
+from tests.harness.scenario import ScenarioStep, Subject, delete, edit, lose, operator_down, unobserved
+from tests.harness.scenario_runner import ScenarioRun, World
+from tests.memcached.unit.fake_servers import certificate, secret, signer
+from tests.support.issuing import issued
+from tests.support.memcached.scenarios import (
+    AUTH,
+    MEMCACHED,
+    OPTIONS,
+    TLS,
+    Servers,
+    apply,
+    given_certificate,
+    given_users,
+)
+
+COPY = "cache-users-mounted"
+RESYNC = edit(None, {"metadata": {"labels": {"resync": "1"}}})
+READ_ONLY = dataclasses.replace(
+    MEMCACHED,
+    controller=lambda servers: dataclasses.replace(
+        controller(dataclasses.replace(OPTIONS, write_secrets=False), servers.connect, servers.attest), issue=issued
+    ),
+)
+"""Subject whose operator may not write Secrets."""
+
+
+class Lab:
+    """A Memcached with two servers and the users file of a user."""
+
+    def __init__(self, subject: Subject = MEMCACHED) -> None:
+        self.run = ScenarioRun(World(subject))
+        servers = self.run.world.database
+        assert isinstance(servers, Servers)
+        self.servers = servers
+
+    async def steps(self, *steps: ScenarioStep) -> None:
+        await self.run.run_steps(steps)
+
+    def restart(self, subject: Subject) -> None:
+        """Restart the operator, with other options."""
+        self.run.end()
+        self.run.world.subject = subject
+        self.run.begin()
+
+    @property
+    def mounted(self) -> set[str]:
+        """Users files that the servers have at hand."""
+        running = {pod["status"]["podIP"] for pod in self.run.stage.find(POD)}
+        return {self.servers.secrets[address]["auth"].get("users", "") for address in running}
+
+    @property
+    def ready(self) -> tuple[str, str]:
+        """Reason and message of the Ready condition."""
+        [resource] = self.run.stage.find()
+        found = accessors.condition(resource, READY)
+        return str(found["reason"]), str(found["message"])
+
+    @property
+    def template(self) -> Obj:
+        [workload] = self.run.stage.find(STATEFUL_SET)
+        found: Obj = workload["spec"]["template"]
+        return found
+
+
+async def created(subject: Subject = MEMCACHED) -> Lab:
+    lab = Lab(subject)
+    await lab.steps(given_users(), apply(size=2, **AUTH))
+    return lab
+
+
+def changed(text: str) -> ScenarioStep:
+    return unobserved(edit(SECRET, {"data": secret("", users=text)["data"]}, "cache-users"))
+
+
+@pytest.mark.parametrize("text", ["", "app:two", "app:two\nops\n"], ids=["empty", "no line break", "no password"])
+async def test_server_that_starts_while_the_users_file_is_invalid_has_the_former_one(text: str) -> None:
+    assert users_file.problem(text)
+    lab = await created()
+    assert lab.ready[0] == "Ready"
+    await lab.steps(changed(text), lose(POD))
+    assert lab.mounted == {"app:one\n"}
+    assert lab.ready[0] in ("SecretInvalid", "SecretMissing")
+    await lab.steps(changed("app:three\n"), RESYNC)
+    assert (lab.mounted, lab.ready[0]) == ({"app:three\n"}, "Ready")
+
+
+async def test_server_that_starts_while_the_secret_is_missing_has_the_former_users() -> None:
+    lab = await created()
+    await lab.steps(unobserved(delete(SECRET, "cache-users")), lose(POD))
+    assert (lab.mounted, lab.ready[0]) == ({"app:one\n"}, "SecretMissing")
+    assert len(lab.run.stage.find(POD)) == 2
+
+
+async def test_another_secret_is_loaded_without_replacing_a_server() -> None:
+    lab = await created()
+    lab.run.stage.user_client.apply(SECRET, secret("other-users", users="app:two\n"))
+    await lab.steps(apply(size=2, auth={"secretName": "other-users"}))
+    assert (lab.mounted, lab.ready[0], lab.servers.emptied) == ({"app:two\n"}, "Ready", 0)
+
+
+@pytest.mark.parametrize("blocking", [{"paused": True}, {"memoryMB": 8, "maxItemSizeMB": 8}], ids=["paused", "invalid"])
+async def test_changed_users_are_in_effect_although_the_spec_is_not_applied(blocking: Obj) -> None:
+    lab = await created()
+    await lab.steps(apply(size=2, **AUTH | blocking), changed("app:two\n"), RESYNC)
+    assert lab.mounted == {"app:two\n"}
+
+
+async def test_users_and_certificate_may_be_in_the_same_secret() -> None:
+    lab, pair = Lab(), certificate()
+    files = {"tls_crt": pair.certificate, "tls_key": pair.key, "ca_crt": signer("ca").certificate}
+    lab.run.stage.user_client.apply(SECRET, secret("cache-all", users="app:one\n", **files))
+    await lab.steps(apply(size=2, auth={"secretName": "cache-all"}, tls={"secretName": "cache-all"}), RESYNC)
+    assert (lab.ready[0], lab.mounted) == ("Ready", {"app:one\n"})
+
+
+async def test_servers_that_mount_the_original_keep_their_items_and_are_reported() -> None:
+    """Servers of an earlier build: the next change that replaces them introduces the copy."""
+    lab = await created(READ_ONLY)
+    assert "2 of 2 servers mount Secret cache-users itself" in lab.ready[1]
+    assert "set the chart value rbac.writeSecrets" in lab.ready[1]
+    lab.restart(MEMCACHED)
+    await lab.steps(RESYNC)
+    assert (lab.servers.emptied, mounted_users(lab.template)) == (0, "cache-users")
+    assert "2 of 2 servers mount Secret cache-users itself" in lab.ready[1]
+    await lab.steps(apply(size=2, **AUTH, memoryMB=128))
+    assert (lab.servers.emptied, mounted_users(lab.template)) == (2, COPY)
+    assert (lab.mounted, lab.ready[0]) == ({"app:one\n"}, "Ready")
+
+
+async def test_operator_that_may_no_longer_write_the_copy_returns_to_the_original() -> None:
+    lab = await created()
+    lab.restart(READ_ONLY)
+    await lab.steps(RESYNC)
+    assert (mounted_users(lab.template), lab.servers.emptied) == (COPY, 0)
+    await lab.steps(changed("app:two\n"), RESYNC)
+    assert (mounted_users(lab.template), lab.mounted) == ("cache-users", {"app:two\n"})
+    assert "2 of 2 servers mount Secret cache-users itself" in lab.ready[1]
+
+
+async def test_copy_of_a_password_does_not_outlive_the_spec_that_needs_it() -> None:
+    lab = await created()
+    assert content_of(lab.run.stage.user_client.get(SECRET, "default", COPY)) == {"users": "app:one\n"}
+    await lab.steps(apply(size=2))
+    assert content_of(lab.run.stage.user_client.get(SECRET, "default", COPY)) == {}
+
+
+async def test_copy_that_a_user_deletes_is_written_again() -> None:
+    lab = await created()
+    await lab.steps(*operator_down(delete(SECRET, COPY), lose(POD)), RESYNC)
+    assert (lab.mounted, lab.ready[0]) == ({"app:one\n"}, "Ready")
+
+
+async def test_server_without_a_copy_of_its_certificate_is_reported() -> None:
+    lab = Lab(READ_ONLY)
+    await lab.steps(given_certificate(), apply(size=2, **TLS))
+    reason, message = lab.ready
+    assert reason == "SecretsNotCopied"
+    assert message.endswith("The operator may not write a copy: set the chart value rbac.writeSecrets.")
