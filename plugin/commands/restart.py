@@ -1,6 +1,13 @@
-"""`kubectl platform restart`: end pods one at a time, by eviction, which respects the disruption budget."""
+"""`kubectl platform restart`: end pods one at a time, by eviction, which respects the disruption budget.
+
+All servers of a Memcached restart as in a change of its spec: then the operator shortens the pause after each one by
+the evidence that clients have filled it. Nothing measures that after an eviction, so that some servers restart with
+the longest pause between them.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -12,10 +19,14 @@ from plugin.overview import GOOD, Server, overview
 from plugin.problem import Problem
 from plugin.session import Session
 from shared.kubernetes import accessors
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.errors import Conflict, NotEvictable, NotFound
-from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.ownership import controller_of
 from shared.status import conditions
+
+RESTARTED = "kubectl.kubernetes.io/restartedAt"
+"""Annotation of a pod template, by which `kubectl rollout restart` replaces the pods of a workload."""
 
 LAST = ("primary", "leader")
 """Roles of servers that restart last: each hands over to one that has restarted."""
@@ -43,6 +54,9 @@ async def restart(
     Pods are evicted, so that the disruption budget holds, and a primary or leader hands over first. It waits while the
     resource is not Ready, and refuses a paused one, because its operator hands nothing over. If it is interrupted,
     nothing is left behind: run it again with the pods that are left.
+
+    All servers of a Memcached are replaced by their workload, as in a change of the spec, with a pause after each until
+    clients have filled it. If the command is interrupted, that continues.
     """
     database, name = only(parsed(words))
     resource = await session.resource(database, name)
@@ -61,7 +75,10 @@ async def restart(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=output.console, disable=not output.is_terminal) as progress:
         task = progress.add_task("", total=len(order))
-        for pod in order:
+        if database == MEMCACHED and not chosen:
+            uids = {pods[pod]["metadata"]["uid"] for pod in order}
+            await _roll(session, output, name, uids, timeout, lambda done: progress.update(task, completed=done))
+        for pod in order if database != MEMCACHED or chosen else ():
             await _restart(session, output, database, name, pods[pod], timeout)
             progress.advance(task)
     output.text(f"Restarted {', '.join(order)}.")
@@ -70,6 +87,8 @@ async def restart(
 async def _restart(session: Session, output: Output, database: Database, name: str, pod: Obj, timeout: float) -> None:
     uid, pod_name = pod["metadata"]["uid"], pod["metadata"]["name"]
     await until(lambda: _missing(session, database, name, ""), timeout, output.text)
+    if database == MEMCACHED:
+        await until(lambda: _unfilled(session, name), timeout, output.text)
 
     async def evicted() -> str:
         try:
@@ -84,6 +103,58 @@ async def _restart(session: Session, output: Output, database: Database, name: s
     await until(evicted, timeout, output.text)
     await pause()  # the operator observes the eviction
     await until(lambda: _missing(session, database, name, uid), timeout, output.text)
+
+
+async def _roll(
+    session: Session, output: Output, name: str, uids: set[str], timeout: float, done: Callable[[int], object]
+) -> None:
+    """Replace all servers of a Memcached, and wait until none of them is left.
+
+    Args:
+        uids: UIDs of the pods.
+        timeout: seconds that each may take.
+        done: gets the number of pods that were replaced.
+    """
+    await until(lambda: _missing(session, MEMCACHED, name, ""), timeout, output.text)
+    kind, workload = await _workload(session, name)
+    template = {"metadata": {"annotations": {RESTARTED: rfc3339(now())}}}
+    patch = {"metadata": {"uid": workload["metadata"]["uid"]}, "spec": {"template": template}}
+    await session.kube.merge(kind, session.namespace, name, patch)
+
+    async def replaced() -> str:
+        resource = await session.resource(MEMCACHED, name)
+        pods = await pods_of(session, MEMCACHED, resource)
+        left = uids & {pod["metadata"]["uid"] for pod in pods}
+        done(len(uids) - len(left))
+        message = overview(MEMCACHED, resource, pods, now()).ready.message
+        return f"{len(left)} of {len(uids)} pods are left: {message}" if left else ""
+
+    await until(replaced, timeout * len(uids), output.text)
+    await until(lambda: _missing(session, MEMCACHED, name, ""), timeout, output.text)
+
+
+async def _workload(session: Session, name: str) -> tuple[Kind, Obj]:
+    """Return the workload of a Memcached that clients use.
+
+    Raises:
+        Problem: the workload of that name belongs to another owner.
+    """
+    resource = await session.resource(MEMCACHED, name)
+    kind = DEPLOYMENT if (resource.get("status") or {}).get("workload") == DEPLOYMENT.name else STATEFUL_SET
+    found = await session.kube.get(kind, session.namespace, name)
+    if (controller_of(found) or {}).get("uid") != resource["metadata"]["uid"]:
+        raise Problem(f"{kind.name} {session.namespace}/{name} is not that of Memcached {name}")
+    return kind, found
+
+
+async def _unfilled(session: Session, name: str) -> str:
+    """Return that a new server of a Memcached has not been ready for the pause yet, by which clients have filled it."""
+    _, workload = await _workload(session, name)
+    available, desired = (workload.get("status") or {}).get("availableReplicas") or 0, workload["spec"]["replicas"]
+    seconds = workload["spec"].get("minReadySeconds") or 0
+    if available >= desired:
+        return ""
+    return f"{desired - available} of {desired} servers are new: waiting until clients have filled them, {seconds} s"
 
 
 async def _uid(session: Session, pod: str) -> str:

@@ -5,6 +5,7 @@ The judge counts what clients find: the servers never hold less than the items o
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import re
 from typing import Any
@@ -16,7 +17,9 @@ from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
 from tests.harness.scenario import apply
 from tests.harness.scenario_runner import ScenarioRun, World
+from tests.support.memcached.clients import Clients
 from tests.support.memcached.scenarios import MEMCACHED, Servers
+from tests.support.plugin import Terminal
 
 UNHURRIED = dataclasses.replace(MEMCACHED, patience=0.0)
 """Subject whose time passes only through steps, although the operator looks again and again."""
@@ -215,3 +218,52 @@ async def test_status_compares_with_what_the_servers_count() -> None:
             assert abs(float(claimed[1]) - hits / (hits + misses)) < 0.15  # over the window, and since the start
             assert float(claimed[2]) == pytest.approx(0.93, abs=0.02)
     assert found
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Terminal:
+    """The plugin, and a Memcached with full servers of the kind of workload that is the parameter."""
+    made = Terminal(monkeypatch, UNHURRIED, apply(size=SIZE, workload=request.param))
+    found = clients_of(made)
+    found.keys, found.rate = KEYS, RATE
+    asyncio.run(made.play.wait(600))
+    found.least_found = 1.0
+    made.transport.between = lambda: made.play.wait(1)
+    return made
+
+
+def clients_of(terminal: Terminal) -> Clients:
+    servers = terminal.play.world.database
+    assert isinstance(servers, Servers)
+    return servers.clients
+
+
+def uids_of(terminal: Terminal) -> dict[str, str]:
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in terminal.play.stage.find(POD)}
+
+
+@pytest.mark.parametrize("terminal", WORKLOADS, indirect=True)
+def test_restart_by_the_plugin_waits_for_the_same_evidence(terminal: Terminal) -> None:
+    before, since = uids_of(terminal), terminal.play.world.clock()
+    result = terminal.run("restart memcached/cache --yes")
+    assert result.exit_code == 0, result.output
+    assert not {*before.values()} & {*uids_of(terminal).values()}
+    lost = 1 / SIZE if len(before.keys() & uids_of(terminal).keys()) < SIZE else 0  # keys move with the names
+    assert clients_of(terminal).least_found >= ONE_EMPTY - lost
+    assert "has hit ratio" in result.output, "what it waits for"
+    assert (terminal.play.world.clock() - since).total_seconds() <= 150 * SIZE, "the evidence shortens the pause"
+    asyncio.run(terminal.play.wait(STEP_SECONDS, times=3))
+    assert not {*before.values()} & {*uids_of(terminal).values()}
+    (resource,) = terminal.play.stage.find()
+    assert accessors.is_true(resource, "Ready")
+
+
+@pytest.mark.parametrize("terminal", ["StatefulSet"], indirect=True)
+def test_restart_of_some_servers_by_the_plugin_pauses_between_them(terminal: Terminal) -> None:
+    before = uids_of(terminal)
+    result = terminal.run("restart memcached/cache --yes --pod cache-0 --pod cache-2")
+    assert result.exit_code == 0, result.output
+    after = uids_of(terminal)
+    assert {name for name in before if before[name] != after[name]} == {"cache-0", "cache-2"}
+    assert clients_of(terminal).least_found >= ONE_EMPTY
+    assert "1 of 3 servers are new: waiting until clients have filled them, 300 s" in result.output
