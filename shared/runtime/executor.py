@@ -153,7 +153,8 @@ class Executor:
             self._require_unpaused(resource)
             if isinstance(action, WriteSecret) and not action.is_copy and not seen:
                 resource, seen = await self._prepare_secrets(resource, actions, record)
-            if isinstance(action, Call | Delete | Evict | Attempt) and not is_current:
+            publishes = isinstance(action, WriteSecret) and action.is_copy and action.seen is not None
+            if (publishes or isinstance(action, Call | Delete | Evict | Attempt)) and not is_current:
                 await self._require_current(resource)
                 is_current = True
             match action:
@@ -206,7 +207,7 @@ class Executor:
         """Check that an irreversible action follows from the newest spec and status.
 
         Neither a database call nor a deletion has a precondition on the version of the resource, and such actions also
-        depend on what the status records.
+        depend on what the status records. Nor has what clients read: they would use a password of a former spec.
         """
         kind, metadata = self._controller.kind, resource["metadata"]
         try:
@@ -382,6 +383,8 @@ class Executor:
             if not secret_provenance.is_proven(resource, seen):
                 _require_blank(resource, seen)
                 created[seen["metadata"]["name"]] = seen["metadata"]["uid"]
+            elif secret_provenance.is_blank(seen):  # emptied for another spec, which no longer records it
+                await self._require_current(resource)
         if created:
             resource = await self._record(resource, {secret_provenance.RECORD: {**record, **created}})
             record |= created

@@ -287,3 +287,27 @@ async def test_consent_is_for_one_object(lab: Lab) -> None:
 async def test_connection_secret_needs_no_record(lab: Lab) -> None:
     await lab.do(WriteSecret(secret(lab, key="one"), None, is_copy=True))
     assert (stored(lab), record(lab)) == ({"key": "one"}, {})
+
+
+def change_spec(lab: Lab) -> None:
+    """Change the resource, which the operator has not observed yet."""
+    lab.user_client.merge(BOX, NAMESPACE, "a", {"spec": {"lid": "open"}})
+
+
+async def test_clients_get_no_password_of_a_former_spec(lab: Lab) -> None:
+    """Servers may not require it any longer, and would store it."""
+    await lab.do(WriteSecret(secret(lab, key="one"), None, is_copy=True))
+    change_spec(lab)
+    with pytest.raises(Conflict):
+        await lab.do(WriteSecret(secret(lab, key="two"), lab.user_client.get(SECRET, NAMESPACE, "a"), is_copy=True))
+    assert stored(lab) == {"key": "one"}
+
+
+async def test_secret_that_was_emptied_for_a_newer_spec_stays_empty(lab: Lab) -> None:
+    """The newer status does not record it any longer, so that nothing would empty it again."""
+    await lab.do(WriteSecret(secret(lab, key="one"), None))
+    emptied = lab.user_client.merge(SECRET, NAMESPACE, "a", {"data": None})
+    change_spec(lab)
+    with pytest.raises(Conflict):
+        await lab.do(WriteSecret(secret(lab, key="one"), emptied))
+    assert "data" not in lab.user_client.get(SECRET, NAMESPACE, "a")
