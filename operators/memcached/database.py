@@ -18,6 +18,6 @@ DATABASE: Database[Assessment] = Database(
     access=lambda seen, own: network_policy.access(seen.resource, own, seen.pod_objs),
     connects=connection,
     secrets=made_secrets,
-    spare=lambda seen: spare_secrets(seen.resource) if seen.settings.write_secrets else frozenset(),
+    spare=lambda seen: spare_secrets(seen.resource) - seen.mounted if seen.settings.write_secrets else frozenset(),
     publishes=lambda seen: not (seen.resource.spec.paused or validate(seen.resource)),  # the spec is applied
 )

@@ -49,6 +49,11 @@ class Assessment(Observed, View[Memcached, Settings]):
         # After an edit by this operator, of what the spec or a Secret requires, they are not.
         is_current = self.resource.phase == RUNNING and not self.resource.changed and self.workload.starts_alike
         return (self.workload.rolled_out or is_current) and self.all_ready
+    @property
+    def mounted(self) -> frozenset[str]:
+        """Secrets that servers mount, or that the next ones will, also those of a former workload."""
+        return self.workload.mounted | (self.former.mounted if self.former else frozenset())
+
 
     @cached_property
     def pause(self) -> Pause:

@@ -103,6 +103,12 @@ def sidecar_image(workload: Obj) -> str:
     return next((found["image"] for found in containers if found["name"] in (EXPORTER, RELOADER)), "")
 
 
+def mounted_secrets(template: Obj) -> set[str]:
+    """Return all Secrets that the servers of a template mount."""
+    volumes = template["spec"].get("volumes", ())
+    return {str(each["secret"]["secretName"]) for each in volumes if each.get("secret")}
+
+
 def mounted_certificate(template: Obj) -> str:
     """Return the Secret with the certificate that the servers of a template mount; empty without TLS."""
     return _mounted(template, "tls")

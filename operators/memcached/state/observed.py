@@ -14,6 +14,7 @@ from operators.memcached.objects.pod import (
     attests_users,
     mounted_certificate,
     server_port,
+    mounted_secrets,
 )
 from operators.memcached.security.certificates import ServedCertificate
 from operators.memcached.security.secrets import Secrets
@@ -139,12 +140,13 @@ class Workload:
 
     def mounting(self, secret: str) -> frozenset[str]:
         """Return the names of the pods that mount a Secret."""
-        return frozenset(
-            pod["metadata"]["name"]
-            for pod in self.pod_objs
-            for volume in pod["spec"].get("volumes", ())
-            if (volume.get("secret") or {}).get("secretName") == secret
-        )
+        return frozenset(pod["metadata"]["name"] for pod in self.pod_objs if secret in mounted_secrets(pod))
+
+    @property
+    def mounted(self) -> frozenset[str]:
+        """Secrets that pods mount, or that the next ones will."""
+        template = [self.obj["spec"]["template"]] if self.obj else []
+        return frozenset().union(*map(mounted_secrets, (*template, *self.pod_objs)))
 
     @property
     def replica_failure(self) -> str:

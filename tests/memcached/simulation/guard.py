@@ -119,7 +119,8 @@ class Guard:
                 self.fail(f"the status lists {address}, where no server has listened")
         before = live.get("status") or {}
         running = {uid: address for address, uid in servers.uids.items() if uid in servers.filled}
-        ready = {pod["metadata"]["uid"]: pod for pod in ready_servers(servers)}
+        staying = (pod for pod in ready_servers(servers) if not accessors.is_terminating(pod))
+        ready = {pod["metadata"]["uid"]: pod for pod in staying}
         for uid, address in ((uid, address) for uid, address in running.items() if uid in ready):
             name = ready[uid]["metadata"]["name"]
             if status.get("users") not in (None, before.get("users")):

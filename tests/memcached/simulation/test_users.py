@@ -10,7 +10,7 @@ import dataclasses
 import pytest
 
 from operators.memcached.client import users_file
-from operators.memcached.objects.pod import mounted_users
+from operators.memcached.objects.pod import mounted_secrets, mounted_users
 from operators.memcached.operator import controller
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Obj
@@ -160,6 +160,25 @@ async def test_copy_of_a_password_does_not_outlive_the_spec_that_needs_it() -> N
     assert content_of(lab.run.stage.user_client.get(SECRET, "default", COPY)) == {"users": "app:one\n"}
     await lab.steps(apply(size=2))
     assert content_of(lab.run.stage.user_client.get(SECRET, "default", COPY)) == {}
+
+
+async def test_secrets_are_not_emptied_while_a_server_mounts_them() -> None:
+    """A StatefulSet creates a pod that ends in the middle of an update from its former template."""
+    lab = Lab(dataclasses.replace(MEMCACHED, patience=0.0))
+    paced: Obj = {"updateStrategy": {"pauseSeconds": 60}}
+    await lab.steps(given_users(), given_certificate(), apply(size=2, **AUTH, **TLS, **paced))
+    names = (COPY, "cache-attestation", "cache-server-mounted")
+    await lab.steps(apply(size=2, **paced))
+    for _ in range(20):
+        mounted = {name for pod in lab.run.stage.find(POD) for name in mounted_secrets(pod)}
+        filled = {name for name in names if content_of(lab.run.stage.user_client.get(SECRET, "default", name))}
+        assert mounted <= filled
+        if not mounted:
+            break
+        await lab.run.wait(10)
+    assert not mounted
+    await lab.steps(RESYNC)
+    assert not any(content_of(lab.run.stage.user_client.get(SECRET, "default", name)) for name in names)
 
 
 async def test_copy_that_a_user_deletes_is_written_again() -> None:
