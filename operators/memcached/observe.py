@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached, workload_kind
+from operators.memcached.client.errors import Unreachable
 from operators.memcached.objects.names import owner, server_hosts
 from operators.memcached.objects.pod import CONTAINER, reloads_users
 from operators.memcached.replica_sets import ReplicaSets
@@ -15,7 +16,7 @@ from operators.memcached.security.certificates import ServedCertificate, inspect
 from operators.memcached.security.connection import Access, Connect
 from operators.memcached.security.secrets import read_secrets
 from operators.memcached.security.users import AcceptedUsers, Attest, inspect_users
-from operators.memcached.security.versions import inspect_version
+from operators.memcached.security.versions import inspect_response, inspect_version
 from operators.memcached.state.observed import Observed, Workload
 from operators.memcached.traffic import WINDOW_SECONDS, Meter, Traffic, inspect_traffic
 from shared.kubernetes import ownership
@@ -33,6 +34,7 @@ from shared.kubernetes.kinds import (
 )
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
+from shared.status.phases import CREATING, SCALING, UPDATING
 from shared.steps import connection
 from shared.steps.network_policy import network_policy_name
 
@@ -84,6 +86,7 @@ async def _observe(
         served_certificates=await _served_certificates(access, resource, workload),
         accepted_users=await _accepted_users(access, attest, resource, workload),
         server_images=await _server_images(access, attest, resource, workload),
+        unresponsive=await _unresponsive(access, resource, workload),
         traffic=await _traffic(access, meter, resource, workload),
         connection=connected,
     )
@@ -159,6 +162,19 @@ async def _server_images(access: Access, attest: Attest, resource: Memcached, wo
         *(inspect_version(access, attest, pod.address, ports.get(pod.name)) for pod in queried.values())
     )
     return known | {image: version for image, version in zip(queried, found, strict=True) if version}
+
+
+async def _unresponsive(access: Access, resource: Memcached, workload: Workload) -> dict[str, Unreachable]:
+    """Query the ready servers without a sidecar that would be their readiness probe: the kubelet only connects.
+
+    Not while servers are added or replaced, because each change of each pod is then observed.
+    """
+    if resource.phase in ("", CREATING, SCALING, UPDATING):
+        return {}
+    ports = workload.attestation_ports
+    pods = [pod for pod in workload.speaking(tls=access.secrets.pair is not None) if ports.get(pod.name) is None]
+    found = await _inspect(pods, lambda pod: inspect_response(access, pod.address))
+    return {name: error for name, error in found.items() if error is not None}
 
 
 async def _traffic(access: Access, meter: Meter, resource: Memcached, workload: Workload) -> dict[str, Traffic]:

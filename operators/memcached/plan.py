@@ -13,7 +13,7 @@ from operators.memcached.report import health, status
 from operators.memcached.state.observed import Observed
 from operators.memcached.steps import availability
 from operators.memcached.steps.attestation_key import keep_attestation_key
-from operators.memcached.steps.availability import report_failing_server, wait_for_servers
+from operators.memcached.steps.availability import report_failing_server, report_hung_servers, wait_for_servers
 from operators.memcached.steps.certificate_refresh import refresh_certificates
 from operators.memcached.steps.generated_users import provide_users
 from operators.memcached.steps.issuing import create_certificates, renew_certificates
@@ -72,6 +72,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             report_failing_server,
             resize_servers,  # CPU and memory, without a restart
             wait_for_servers,  # all up to date and ready
+            report_hung_servers,  # although their probes succeed
             delete_former_workload,  # after a change of spec.workload
             await_users,  # servers reload a changed users file without a restart
             DATABASE.empty_spare_secrets,  # which no server mounts any longer

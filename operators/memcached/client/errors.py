@@ -23,7 +23,16 @@ class MemcachedError(Exception):
 class Unreachable(MemcachedError): ...
 
 
-class TimedOut(Unreachable): ...
+class TimedOut(Unreachable):
+    """No connection or no complete response in time.
+
+    Attributes:
+        is_accepted: whether the server, or its kernel, had accepted the connection: the network is not the cause.
+    """
+
+    def __init__(self, message: str, *, is_accepted: bool = False) -> None:
+        super().__init__(message)
+        self.is_accepted = is_accepted
 
 
 class Busy(Unreachable): ...

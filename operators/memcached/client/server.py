@@ -271,7 +271,8 @@ def _client_errors(address: str, awaited: str, timeout: float, *, tls: bool, has
     except TimeoutError:
         hint = "" if has_replied else ", or does not use TLS" if tls else ", or expects TLS"
         raise TimedOut(
-            f"{address}: no {awaited} within {timeout:g} s: the server is busy or unreachable{hint}."
+            f"{address}: no {awaited} within {timeout:g} s: the server is busy or unreachable{hint}.",
+            is_accepted=awaited.startswith("response"),
         ) from None
     except ssl.SSLError as error:
         raise TLSFailed(f"{address}: {cause(error)}") from None

@@ -8,18 +8,25 @@ from datetime import datetime
 from functools import cached_property
 
 from operators.memcached.api.resource import Memcached
+from operators.memcached.client.errors import TimedOut
 from operators.memcached.facts.pause import Filling, Pause, pause
 from operators.memcached.objects.names import server_host, server_name, server_secret
 from operators.memcached.objects.pod import mounted_users
+from operators.memcached.reasons import SERVER_NOT_RESPONDING
 from operators.memcached.state.observed import Observed, Workload
+from shared.kubernetes.accessors import condition
 from shared.kubernetes.addresses import host_port
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.pods import Pod
 from shared.pki.stores import fingerprint
 from shared.runtime.settings import Settings
+from shared.status.conditions import READY
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPDATING
 from shared.status.reasons import Reason
 from shared.steps.view import View
+
+HUNG_SECONDS = 15.0
+"""Time for which a server has not responded after which it is reported as hung, as by a sidecar."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,11 @@ class Assessment(Observed, View[Memcached, Settings]):
         """Pods of the servers, also those of a former workload."""
         return self.workload.pod_objs + (self.former.pod_objs if self.former else ())
 
+    @property
+    def mounted(self) -> frozenset[str]:
+        """Secrets that servers mount, or that the next ones will, also those of a former workload."""
+        return self.workload.mounted | (self.former.mounted if self.former else frozenset())
+
     @cached_property
     def settled(self) -> bool:
         """Whether the servers match the spec."""
@@ -49,11 +61,6 @@ class Assessment(Observed, View[Memcached, Settings]):
         # After an edit by this operator, of what the spec or a Secret requires, they are not.
         is_current = self.resource.phase == RUNNING and not self.resource.changed and self.workload.starts_alike
         return (self.workload.rolled_out or is_current) and self.all_ready
-    @property
-    def mounted(self) -> frozenset[str]:
-        """Secrets that servers mount, or that the next ones will, also those of a former workload."""
-        return self.workload.mounted | (self.former.mounted if self.former else frozenset())
-
 
     @cached_property
     def pause(self) -> Pause:
@@ -112,6 +119,20 @@ class Assessment(Observed, View[Memcached, Settings]):
             return ()
         ready = {pod.name for pod in self.serving_workload.ready}
         return tuple(name for name in self._listed if name not in ready)
+
+    @cached_property
+    def hung_servers(self) -> tuple[str, ...]:
+        """Names of ready servers that accepted the operator's connection, and did not respond."""
+        found = self.unresponsive.items()
+        return tuple(name for name, error in found if isinstance(error, TimedOut) and error.is_accepted)
+
+    @property
+    def hang_is_proven(self) -> bool:
+        """Whether servers hang for some time, and the operator does not, to which no server would respond then."""
+        ready, hung = condition(self.resource.obj, READY), len(self.hung_servers)
+        since = ready.get("lastTransitionTime") if ready.get("reason") == SERVER_NOT_RESPONDING else None
+        lasts = since is not None and (self.now - datetime.fromisoformat(since)).total_seconds() >= HUNG_SECONDS
+        return lasts and (hung == 1 or 1 < hung < len(self.workload.ready))
 
     @cached_property
     def servers_with_old_certificate(self) -> tuple[Pod, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from operators.memcached.facts.assessment import Assessment
+from operators.memcached.facts.assessment import HUNG_SECONDS, Assessment
 from operators.memcached.objects.names import server_secret
-from operators.memcached.reasons import SERVERS_NOT_READY
+from operators.memcached.reasons import SERVER_NOT_RESPONDING, SERVERS_NOT_READY
 from shared.status import health
 from shared.status.health import Finding, Health, listed
 from shared.status.phases import CREATING
@@ -30,6 +30,9 @@ def _available(seen: Assessment) -> Finding:
         return Finding(
             False, SERVERS_NOT_READY, f"{listed(unready)}: in the list of servers that clients use, but not ready."
         )
+    if seen.hang_is_proven:
+        message = f"{listed(seen.hung_servers)}: ready, but not responding for {HUNG_SECONDS:g} s or more."
+        return Finding(False, SERVER_NOT_RESPONDING, message)
     if ended := health.certificate_ended(server_secret(resource), seen.served_until, seen.now):
         return ended
     return Finding(True, SERVED, "Every server in the list that clients use is ready.")
@@ -44,6 +47,7 @@ def _degraded(seen: Assessment) -> Finding:
 
 
 def _observed(seen: Assessment) -> Finding:
-    """Return whether the operator reaches the servers; it connects only after a change of a certificate or users."""
+    """Return whether the operator reaches the servers that it queries."""
     reports = (seen.served_certificates, seen.accepted_users)
-    return health.observed({name: report.error for each in reports for name, report in each.items() if report.error})
+    errors = {name: report.error for each in reports for name, report in each.items() if report.error}
+    return health.observed(errors | {name: str(error) for name, error in seen.unresponsive.items()})

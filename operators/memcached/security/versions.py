@@ -1,10 +1,10 @@
-"""Query of the version that a server runs: the tag of an image does not show it."""
+"""Queries of a server: its version, which the tag of an image does not show, and whether it responds."""
 
 from __future__ import annotations
 
 import re
 
-from operators.memcached.client.errors import MemcachedError
+from operators.memcached.client.errors import Busy, MemcachedError, Unreachable
 from operators.memcached.security.connection import Access
 from operators.memcached.security.users import Attest
 
@@ -27,3 +27,16 @@ async def inspect_version(access: Access, attest: Attest, address: str, port: in
     except MemcachedError:
         return ""
     return version if _FORM.fullmatch(version) else ""
+
+
+async def inspect_response(access: Access, address: str) -> Unreachable | None:
+    """Return why a server does not respond; None if it does, also by refusing a password or a further connection.
+
+    Args:
+        address: IP address of the server's pod.
+    """
+    try:
+        async with access.connected(address, access.secrets.credentials):
+            return None
+    except MemcachedError as error:
+        return error if isinstance(error, Unreachable) and not isinstance(error, Busy) else None

@@ -11,11 +11,13 @@ from operators.memcached.reasons import (
     REFRESHING_CERTIFICATES,
     RELOADING_USERS,
     SERVER_FAILING,
+    SERVER_NOT_RESPONDING,
     SWITCHING_WORKLOAD,
 )
 from shared.kubernetes.accessors import condition
 from shared.runtime.plan import PASS, Step
 from shared.status.conditions import READY
+from shared.status.health import listed
 from shared.status.messages import grouped
 from shared.status.phases import DEGRADED, FAILED, PAUSED, RUNNING, SCALING, UPDATING
 from shared.status.reasons import IMAGE_PULL_FAILED, RESIZING
@@ -80,6 +82,17 @@ def wait_for_servers(seen: Assessment) -> Step:
     else:
         message = f"Creating the servers: {seen.summary}."
     return Step.progressing(reason, message, warning=reason == DEGRADED, requeue=requeue)
+
+
+def report_hung_servers(seen: Assessment) -> Step:
+    """Report servers that do not respond, and that no sidecar watches. Only a user may end them, with their items."""
+    if not (hung := seen.hung_servers):
+        return PASS
+    message = (
+        f"{seen.summary}. {listed(hung)}: accepting connections, but not responding to the operator. If clients get no "
+        "response either, delete the pod. With spec.metrics, a sidecar ends servers that hang."
+    )
+    return Step.progressing(SERVER_NOT_RESPONDING, message, warning=True, requeue=CHECK_INTERVAL_SECONDS)
 
 
 def phase(seen: Assessment, verdict: Verdict) -> str:

@@ -2,38 +2,107 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
-from shared.status.conditions import AVAILABLE
-from tests.harness.scenario import ScenarioStep, apply
+from shared.status.conditions import AVAILABLE, OBSERVED, READY
+from tests.harness.scenario import apply, edit
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.memcached.scenarios import MEMCACHED, NAMED, Servers
 
 
-@pytest.mark.parametrize(("metrics", "available"), [({}, "False"), (None, "True")], ids=["sidecar", "no sidecar"])
-async def test_server_that_hangs_is_not_available(metrics: Obj | None, available: str) -> None:
-    """The kernel accepts connections to it. Without a sidecar, a probe that only connects is all that is known."""
-    run = ScenarioRun(World(MEMCACHED))
-    servers = run.world.database
-    assert isinstance(servers, Servers)
-    spec = NAMED | {"size": 2} | ({} if metrics is None else {"metrics": metrics})
-    await run.run_steps((apply(**spec),))
-    addresses = [pod["status"]["podIP"] for pod in run.stage.find(POD)]
+class Lab:
+    """A Memcached whose servers may hang: the kernel accepts connections to them, and no process responds."""
 
-    def hang() -> None:
-        servers.hung = set(addresses[:1])
+    def __init__(self) -> None:
+        self.run = ScenarioRun(World(dataclasses.replace(MEMCACHED, patience=0.0)))
+        servers = self.run.world.database
+        assert isinstance(servers, Servers)
+        self.servers = servers
+        self._resyncs = 0
 
-    def respond() -> None:
-        servers.hung = set()
+    async def create(self, **spec: Any) -> None:
+        await self.run.run_steps((apply(**NAMED | spec),))
+        self.addresses = [pod["status"]["podIP"] for pod in self.run.stage.find(POD)]
 
-    await run.run_steps((ScenarioStep("a server hangs", lambda _: hang()),))
-    assert condition(run) == available
-    await run.run_steps((ScenarioStep("it responds again", lambda _: respond()),))
-    assert condition(run) == "True"
+    async def hang(self, count: int) -> None:
+        """Let as many servers hang from now on, and resync."""
+        self.servers.hung = set(self.addresses[:count])
+        self._resyncs += 1
+        await self.run.run_steps((edit(None, {"metadata": {"labels": {"resync": str(self._resyncs)}}}),))
+
+    def condition(self, kind: str) -> Obj:
+        (resource,) = self.run.stage.find()
+        return accessors.condition(resource, kind)
+
+    @property
+    def available(self) -> str:
+        return str(self.condition(AVAILABLE)["status"])
 
 
-def condition(run: ScenarioRun) -> str:
-    (resource,) = run.stage.find()
-    return str(accessors.condition(resource, AVAILABLE)["status"])
+@pytest.mark.parametrize("spec", [{"metrics": {}}, {}], ids=["sidecar", "no sidecar"])
+@pytest.mark.parametrize("size", [1, 2])
+async def test_server_that_hangs_is_not_available(size: int, spec: Obj) -> None:
+    lab = Lab()
+    await lab.create(size=size, **spec)
+    await lab.hang(1)
+    await lab.run.wait(20)
+    assert lab.available == "False"
+    assert not accessors.is_true(lab.run.stage.find()[0], READY)
+    await lab.hang(0)
+    assert (lab.available, lab.condition(READY)["status"]) == ("True", "True")
+    assert lab.servers.emptied == 0, "the operator ends no server"
+
+
+async def test_server_that_is_slow_once_is_reported_and_stays_available() -> None:
+    lab = Lab()
+    await lab.create(size=2)
+    await lab.hang(1)
+    assert lab.condition(READY)["reason"] == "ServerNotResponding"
+    assert "cache-0: accepting connections, but not responding" in lab.condition(READY)["message"]
+    assert lab.available == "True"
+    await lab.hang(0)
+    assert (lab.available, lab.condition(READY)["status"]) == ("True", "True")
+
+
+async def test_servers_are_queried_when_the_resource_is_observed_but_not_while_they_are_created() -> None:
+    lab = Lab()
+    await lab.create(size=2)
+    connections = lab.servers.connections
+    assert connections <= 3, "the version, and one query of each"
+    await lab.hang(0)
+    assert connections < lab.servers.connections <= connections + 4
+
+
+async def test_servers_that_all_hang_may_be_a_fault_of_the_operator() -> None:
+    lab = Lab()
+    await lab.create(size=2)
+    await lab.hang(2)
+    await lab.run.wait(60)
+    assert (lab.available, lab.condition(OBSERVED)["status"]) == ("True", "False")
+    assert "cache-0, cache-1" in lab.condition(OBSERVED)["message"]
+    assert lab.condition(READY)["reason"] == "ServerNotResponding"
+
+
+async def test_server_with_tls_that_hangs_is_reported_as_not_observed() -> None:
+    """Without a handshake, the operator does not know whether the server or the network is the cause."""
+    lab = Lab()
+    await lab.create(size=2, tls={"mode": "self"})
+    await lab.hang(1)
+    await lab.run.wait(60)
+    assert (lab.available, lab.condition(OBSERVED)["status"]) == ("True", "False")
+    assert "cache-0" in lab.condition(OBSERVED)["message"]
+
+
+async def test_server_that_the_operator_cannot_reach_is_not_taken_for_hung() -> None:
+    lab = Lab()
+    await lab.create(size=2)
+    lab.servers.unreachable = set(lab.addresses[:1])
+    await lab.hang(0)
+    await lab.run.wait(60)
+    assert (lab.available, lab.condition(OBSERVED)["status"]) == ("True", "False")
+    assert lab.condition(READY)["status"] == "True"

@@ -86,10 +86,10 @@ async def test_lowest_version_counts_while_nodes_run_different_images_of_one_tag
 async def test_version_of_an_image_is_queried_once() -> None:
     lab = Lab()
     await lab.steps(apply(size=3))
-    connections = lab.servers.connections
+    queries = lab.servers.queries
     await lab.steps(edit(None, {"metadata": {"labels": {"a": "b"}}}), apply(size=3, network={"enabled": False}))
-    assert connections <= 2, "the passes of one reconcile, until it writes the status"
-    assert lab.servers.connections == connections
+    assert queries <= 2, "the passes of one reconcile, until it writes the status"
+    assert lab.servers.queries == queries
 
 
 @pytest.mark.parametrize(("version", "vulnerable"), [("1.6", False), ("1.6.18", True)])

@@ -12,7 +12,13 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from operators.memcached.client.attestation import Attestation, digest
-from operators.memcached.client.errors import AuthenticationFailed, NotTrusted, TimedOut, TLSFailed, Unreachable
+from operators.memcached.client.errors import (
+    AuthenticationFailed,
+    NotTrusted,
+    TimedOut,
+    TLSFailed,
+    Unreachable,
+)
 from operators.memcached.client.server import Section
 from shared.kubernetes.kinds import POD, SECRET, Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of
@@ -86,6 +92,7 @@ class Fleet:
         impostors: addresses where another program responds, with this certificate.
         refreshed: addresses that received refresh_certs, in order.
         connections: number of connections.
+        queries: number of requests over connections, without those with which a connection begins.
         served: certificate of each server, by address.
         ages: seconds since a server loaded its certificate, by address.
         users: users and passwords that servers accept; None for any: they load the mounted file at once.
@@ -104,6 +111,7 @@ class Fleet:
     impostors: dict[str, certs.Pair] = field(default_factory=dict)
     refreshed: list[str] = field(default_factory=list)
     connections: int = 0
+    queries: int = 0
     served: dict[str, certs.Pair] = field(default_factory=dict)
     ages: dict[str, float] = field(default_factory=dict)
     users: set[tuple[str, str]] | None = None
@@ -129,7 +137,9 @@ class Fleet:
         if host in self.unreachable:
             raise Unreachable(f"{host}:{port} is unreachable: no route.")
         if host in self.hung:
-            raise TimedOut(f"{host}:{port}: no response to 'version' within 3 s: the server is busy or unreachable.")
+            awaited = "TLS handshake" if tls is not None else "response to 'version'"
+            message = f"{host}:{port}: no {awaited} within 3 s: the server is busy or unreachable."
+            raise TimedOut(message, is_accepted=tls is None)
         if host not in self.served:
             self.load(host)
         served = self.impostors.get(host) or self.served[host]
@@ -219,9 +229,11 @@ class Connected:
         return der(self.fleet.impostors.get(self.address) or self.fleet.served[self.address])
 
     async def version(self) -> str:
+        self.fleet.queries += 1
         return self.fleet.versions.get(self.address, "1.6.38")
 
     async def stats(self, section: Section = "") -> dict[str, str]:
+        self.fleet.queries += 1
         age = {"time_since_server_cert_refresh": str(self.fleet.age(self.address))}
         return age | self.fleet.statistics(self.address)
 

@@ -102,6 +102,7 @@ async def test_unexpected_response_is_reported_and_closes_the_connection(
             await server.stats()
         assert str(error_info.value).startswith(f"127.0.0.1:{to.port}")
         assert type(error_info.value) is error
+        assert getattr(error_info.value, "is_accepted", True)
         with pytest.raises(Unreachable):  # the rest of the response is not read as the next one
             await server.version()
 

@@ -433,10 +433,10 @@ async def test_running_servers_load_a_renewed_certificate(world: World) -> None:
 async def test_servers_are_not_inspected_again_after_a_complete_refresh(world: World) -> None:
     world.apply_secret(tls_secret(certificate()))
     await world.settled(**TLS)
-    connections = world.fleet.connections
+    queries = world.fleet.queries
     world.harness.server.log.reset()
     await world.reconcile_again()
-    assert world.fleet.connections == connections
+    assert world.fleet.queries == queries
     assert not world.harness.server.log.writes()
     assert sum(world.harness.server.log.reads.values()) == 3, "the certificate, its copy and the connection, by name"
 
