@@ -33,7 +33,7 @@ def require_small(size: int, advice: str) -> None:
 
     Args:
         size: bytes of memory that they take together.
-        advice: sentences that name one and say what to do.
+        advice: sentences with the name of one, and the command that helps.
     """
     if size > MAX_OWNED_BYTES:
         raise ForeignObject(

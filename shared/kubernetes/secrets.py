@@ -39,7 +39,7 @@ MAX_CONTENT_CHARACTERS = 448 * 1024
 """Maximum length of all values in base64 of a Secret for clients: 256 KiB of authorities, a certificate and its key."""
 
 TOO_LONG = base64.b64encode(b"(too long)").decode()
-"""What is read instead of the values of a Secret that has more."""
+"""Value that replaces those of a Secret that has more."""
 
 
 async def find(

@@ -31,7 +31,7 @@ MAX_OTHER_CONNECTIONS = 32
 """Maximum number of connections for events, lists and reads of named objects, in addition to one for each reconcile."""
 
 SMALL_BYTES, MAX_LARGE_RESPONSES = 64 * 1024, 2
-"""Size of a response above which few are read and parsed at the same time: anybody may create large objects."""
+"""Size of a response above which few are read and parsed at the same time: every user may create large objects."""
 
 MAX_LEASE_CONNECTIONS, MAX_REVIEW_CONNECTIONS = 4, 4
 """Maximum number of connections for the Leases, and for reviews of requests to /metrics."""

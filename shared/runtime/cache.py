@@ -10,10 +10,10 @@ Objects are stored packed: as bytes that are compressed with the first object of
 the owned objects of two resources differ in a few names only. This takes a hundredth of the memory of dicts, and the
 garbage collector skips it. Each read returns a new object.
 
-Anybody who may create pods in a namespace can create many large ones with the labels of a resource. A resource whose
-objects would take too much memory together is therefore not read, and says so; `memory` lets the queue limit what the
-resources of a namespace take at the same time. What a namespace has beyond its share of the cache is not stored, and
-the resource to which it belongs is not read either, so that nothing is decided without it.
+A user with the right to create pods in a namespace can create many large ones with the labels of a resource. If the
+objects of a resource would take too much memory together, they are therefore not read, and its status has the reason.
+The queue limits the memory of a namespace's running reconciles by `memory`. Objects beyond a namespace's share of the
+cache are not stored, and the resource to which one belongs is not read either, so that nothing is decided without it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_NAMESPACE_BYTES = 16 * 1024 * 1024
 """Largest size of the stored objects of a namespace: those of more than 3,000 resources."""
 
 NOT_STORED = b""
-"""What is stored of an object beyond that."""
+"""Stored form of an object beyond that."""
 
 _LEVEL, _RAW = 1, -15
 """Compression of packed objects: the fastest one, and without a checksum."""
@@ -129,7 +129,7 @@ class Cache:
         """Return an object; None if it does not exist.
 
         Raises:
-            ForeignObject: as `owned`.
+            ForeignObject: see `owned`.
         """
         kept = self._kept[kind].get(_ObjectName(namespace, name))
         if kept is not None and kept.packed == NOT_STORED:

@@ -236,7 +236,7 @@ class _NotingKube(Kube):
     """A client that notes the versions of the objects that it reads by name.
 
     It reads a few at a time, and those that are not noted, such as volume claims, only as long as they take little
-    memory together: everybody may create objects of the names that a resource would have.
+    memory together: other users may create objects of the names that a resource would have.
 
     Args:
         uses_copies: whether a copy is returned instead of a read.

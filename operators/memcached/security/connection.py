@@ -60,7 +60,7 @@ class Access:
 
     async def _connect(self, address: str, credentials: tuple[str, str] | None) -> Server:
         pair, port = self.secrets.pair, self.ports.get(address)
-        if port is None:  # somebody edited the workload
+        if port is None:  # a user edited the workload
             raise Unreachable(f"the pod with the address {address} has no port named {CONTAINER}")
         if pair is None:
             return await self.connect(address, port, auth=credentials, timeout=TIMEOUT_SECONDS)

@@ -296,7 +296,7 @@ async def test_hostile_secret_is_refused_in_a_sentence_and_stops_no_other_resour
 
 @pytest.mark.parametrize("size", [330 * 1024, 800 * 1024])
 async def test_hostile_content_of_the_secrets_of_clients_costs_little(size: int) -> None:
-    """Whoever may write Secrets fills those that the operator makes, one for each user and one for all."""
+    """Another client fills the Secrets that the operator makes, one for each user and one for all."""
     target = next(target for target in TARGETS if target.name in USERS)
     made = ("cache-connection", *(f"cache-user-{user['name']}" for user in target.spec["users"]))
     await reconciled(target, {**target.secrets, **{key: {"password": b"x" * size} for key in made}})

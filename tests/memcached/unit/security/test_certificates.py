@@ -489,7 +489,7 @@ async def test_mismatched_certificate_and_key_are_never_passed_to_servers(world:
 
 
 async def test_server_without_the_port_of_the_template_is_unreachable() -> None:
-    """Somebody edited the workload: the operator restores it, which needs a plan."""
+    """A user edited the workload: the operator restores it, which needs a plan."""
     access = Access(Fleet().connect, {}, Secrets())
     with pytest.raises(Unreachable, match=r"the address 10\.0\.0\.1 has no port named memcached"):
         async with access.connected("10.0.0.1", None):

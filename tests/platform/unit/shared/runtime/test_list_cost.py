@@ -202,7 +202,7 @@ async def test_oversized_resources_are_left_out_and_named_and_do_not_stop_the_st
 
 @pytest.mark.parametrize("method", ["GET", "PATCH"])
 async def test_answer_of_any_request_costs_little(method: str) -> None:
-    """An object has what anybody adds to it, and a write is answered with the whole object."""
+    """Every user adds to an object, and a write is answered with the whole object."""
     async with client_of(SERVED, oversized, 1) as client, cost.bounded():
         with pytest.raises(TooLarge, match="more than 60000 values"):
             await client.request(Request(method, SERVED.path()))

@@ -1,6 +1,6 @@
-"""What reconciles read of the cache costs little, with any objects that have the labels of a resource.
+"""Reads of the cache by reconciles cost little, with any objects that have the labels of a resource.
 
-Whoever may create pods in a namespace chooses their labels: one tenant must not stop the operator of all.
+The creator of a pod chooses its labels: one tenant must not stop the operator of all.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ async def test_any_pods_with_the_labels_of_a_resource_cost_little(
 async def test_resources_of_a_namespace_cost_little_together(
     content: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """Whatever waits meanwhile, such as for a database, holds what it has read."""
+    """A reconcile that waits meanwhile, such as for a database, holds what it has read."""
     of = memcached_controller(parse_options("memcached-operator", "memcached", [], {}))
     cache, most = filled(of, content, pods=1, resources=RESOURCES), 0
     queue, working, left, finished = Queue("test", memory=cache.memory), set[Key](), RESOURCES, asyncio.Event()
@@ -148,7 +148,7 @@ async def test_objects_of_a_namespace_take_a_share_of_the_cache() -> None:
     assert len(list(cache.all(CONFIG_MAP))) < 50
 
 
-async def test_what_was_not_stored_is_stored_with_a_list_that_has_room() -> None:
+async def test_left_out_objects_are_stored_by_a_later_list_with_fewer_objects() -> None:
     of = controllers()["rediscluster"]
     cache = of.cache(lambda _: None)
     items = [random_config_map(number, "a") for number in range(60)]
@@ -181,7 +181,7 @@ async def test_claims_that_are_read_by_name_cost_little_together() -> None:
     assert "One is PersistentVolumeClaim data-cache-" in str(found[-1])
 
 
-async def test_resource_says_which_objects_take_too_much_memory() -> None:
+async def test_status_names_the_objects_that_take_too_much_memory() -> None:
     of = memcached_controller(parse_options("memcached-operator", "memcached", [], {}))
     harness = Harness(of)
     harness.apply("cache", size=1)
