@@ -8,7 +8,7 @@ from pymemcache.exceptions import MemcacheClientError
 from e2e.scenarios.memcached.servers import Memcached
 from e2e.scenarios.support.clients import Access, Names, users
 from e2e.scenarios.support.commands import Kubectl, until
-from e2e.scenarios.support.resource import condition, uids
+from e2e.scenarios.support.resource import condition, conditions, uids
 
 pytestmark = pytest.mark.nightly
 
@@ -142,10 +142,15 @@ def test_invalid_users_file_locks_no_client_out(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", access(kubectl), size=1, auth={"secretName": "users"})
     cache.await_ready(1)
     kubectl.apply(users("users"))
-
-    def sidecar_refuses_the_file() -> bool:
-        return "it has no users" in kubectl("logs", "cache-0", "--container", "reloader")
-
-    until("the sidecar refuses the empty file", sidecar_refuses_the_file, seconds=150)
-    assert cache.serves() == 1
     until("the condition Ready names the Secret", lambda: condition(cache.now, "Ready")["reason"] == "SecretMissing")
+    assert cache.serves() == 1
+    before = uids(kubectl)
+    kubectl("delete", "pod", "cache-0")
+
+    def another_server_is_ready() -> bool:
+        pods = kubectl.items("pods")
+        is_new = len(pods) == 1 and pods[0]["metadata"]["uid"] not in before
+        return is_new and conditions(pods[0]).get("Ready") == "True"
+
+    until("another server is ready", another_server_is_ready, seconds=150)
+    assert cache.serves() == 1, "it has the former users"

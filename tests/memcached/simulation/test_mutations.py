@@ -12,7 +12,7 @@ from operators.memcached import observe, plan
 from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.facts.pause import Pause
-from operators.memcached.objects import deployment
+from operators.memcached.objects import deployment, names
 from operators.memcached.security.connection import Access
 from operators.memcached.security.users import AcceptedUsers
 from operators.memcached.state import observed
@@ -89,7 +89,7 @@ def copies_any_certificate(patch: pytest.MonkeyPatch) -> None:
 
 def mounts_the_users_of_others(patch: pytest.MonkeyPatch) -> None:
     """Mount the Secret that users change, instead of a copy of its valid content."""
-    patch.setattr(provisioning, "copies", provisioning.originals)
+    patch.setattr(provisioning, "copies", names.originals)
 
 
 def takes_users_for_loaded(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects import autoscaler, deployment, disruption_budget, service, stateful_set
 from operators.memcached.objects import pod as template
-from operators.memcached.objects.names import owner
+from operators.memcached.objects.names import Mounts, owner
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.managed_fields import difference
 from tests.platform.api.support.world import EVERYTHING, World
@@ -164,7 +164,7 @@ def desired(world: World, kind: Kind, spec: Obj) -> Obj:
         resource.spec.image_reference("memcached"),
         template.Sidecar("exporter:1", reloads=True),
         "digest",
-        "cache-tls",
+        Mounts("cache-users", "cache-tls"),
     )
     made = {
         SERVICE: service.service(resource, own, DEPLOYMENT),
