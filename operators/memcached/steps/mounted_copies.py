@@ -15,10 +15,8 @@ from operators.memcached.objects.pod import COMPONENT, USERS_KEY, mounts_of
 from operators.memcached.reasons import SECRETS_NOT_COPIED
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET
-from shared.kubernetes.ownership import ForeignObject, require_owned
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 from shared.runtime.plan import PASS, Step, WriteSecret
-from shared.status.reasons import FOREIGN_OBJECT
 from shared.steps.certificates import report_withheld_certificates
 
 SOURCE = "cache.example.com/copied-from"
@@ -27,25 +25,13 @@ SOURCE = "cache.example.com/copied-from"
 
 def copy_secrets(seen: Assessment) -> Step:
     """Copy the originals, as far as servers may load them."""
-    return _copy(seen, outdated_copies(seen))
+    return Step.do(*outdated_copies(seen)) if seen.settings.write_secrets else PASS
 
 
 def renew_copies(seen: Assessment) -> Step:
     """Copy changed originals, although another part of the spec cannot be applied; not those of other Secrets."""
-    due = outdated_copies(seen)
-    return _copy(seen, [each for each in due if annotation(each.seen, SOURCE) == annotation(each.obj, SOURCE)])
-
-
-def _copy(seen: Assessment, due: list[WriteSecret]) -> Step:
-    if not seen.settings.write_secrets:
-        return PASS
-    try:
-        for write in due:
-            if write.seen is not None:
-                require_owned(write.obj, write.seen, seen.resource.uid)
-    except ForeignObject as error:
-        return Step.blocked(FOREIGN_OBJECT, str(error))
-    return Step.do(*due) if due else PASS
+    due = (each for each in outdated_copies(seen) if annotation(each.seen, SOURCE) == annotation(each.obj, SOURCE))
+    return Step.do(*due) if seen.settings.write_secrets else PASS
 
 
 def outdated_copies(seen: Assessment) -> list[WriteSecret]:

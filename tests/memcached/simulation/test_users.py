@@ -193,3 +193,23 @@ async def test_server_without_a_copy_of_its_certificate_is_reported() -> None:
     reason, message = lab.ready
     assert reason == "SecretsNotCopied"
     assert message.endswith("The operator may not write a copy: set the chart value rbac.writeSecrets.")
+
+
+async def test_secret_of_another_client_with_the_name_of_the_copy_is_neither_used_nor_changed() -> None:
+    lab = Lab()
+    lab.run.stage.user_client.create(SECRET, secret(COPY, users="other:secret\n"))
+    await lab.steps(given_users(), apply(size=2, **AUTH))
+    assert lab.ready[0] == "ForeignObject"
+    assert not lab.run.stage.find(POD)
+    assert content_of(lab.run.stage.user_client.get(SECRET, "default", COPY)) == {"users": "other:secret\n"}
+
+
+@pytest.mark.parametrize("blocking", [{}, {"memoryMB": 8, "maxItemSizeMB": 8}], ids=["valid spec", "invalid spec"])
+async def test_copy_that_another_controller_has_taken_is_not_changed(blocking: Obj) -> None:
+    lab = await created()
+    uid = lab.run.stage.user_client.get(SECRET, "default", "cache-users")["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Secret", "name": "cache-users", "uid": uid, "controller": True}
+    taken = unobserved(edit(SECRET, {"metadata": {"ownerReferences": [owner]}}, COPY))
+    await lab.steps(taken, changed("app:two\n"), apply(size=2, **AUTH | blocking), RESYNC)
+    assert lab.mounted == {"app:one\n"}
+    assert lab.ready[0] in ("ForeignObject", "InvalidSpec")
