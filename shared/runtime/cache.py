@@ -117,9 +117,8 @@ class Cache:
         self._names: dict[Kind, dict[Key, set[_ObjectName]]] = {kind: {} for kind in self.kinds}
         self._stored: Counter[str] = Counter()  # bytes by namespace
         self._tombstones: dict[tuple[Kind, _ObjectName], int] = {}
-        self._pending: dict[
-            tuple[Kind, _ObjectName], set[Key]
-        ] = {}  # by object being written: resources with events to report
+        # By object that is being written: resources with events to report.
+        self._pending: dict[tuple[Kind, _ObjectName], set[Key]] = {}
         self._writes: Counter[tuple[Kind, _ObjectName]] = Counter()  # number of writes in progress, by object
         self._relists: weakref.WeakSet[Relist] = weakref.WeakSet()
         for kind, kept in self._kept.items():

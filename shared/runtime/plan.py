@@ -208,13 +208,13 @@ class Step:
         cls,
         reason: Reason,
         message: str,
-        *,
+        *actions: Action,
         warning: bool = False,
         requeue: float | None = None,
         poll: float | None = None,
     ) -> Step:
         """Return a step that is not done and does not stop the chain."""
-        return cls((), Progress.PROGRESSING, reason, message, warning, requeue, poll)
+        return cls(actions, Progress.PROGRESSING, reason, message, warning, requeue, poll)
 
     @classmethod
     def wait(

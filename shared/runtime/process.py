@@ -277,9 +277,8 @@ class Process:
                 # running reconciles, then their events, then the Leases
                 await _stop(leading, WORKER_GRACE_SECONDS + SHUTDOWN_GRACE_SECONDS)
                 if options.webhook_address != "0":
-                    await asyncio.sleep(
-                        WEBHOOK_LINGER_SECONDS
-                    )  # before kopf stops, which cancels every task, including open connections
+                    # Before kopf stops, which cancels every task, including open connections.
+                    await asyncio.sleep(WEBHOOK_LINGER_SECONDS)
                 await _stop(set(self._tasks), SHUTDOWN_GRACE_SECONDS)
 
     async def _answer(self, stack: contextlib.AsyncExitStack) -> None:

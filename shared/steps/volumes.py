@@ -107,14 +107,9 @@ def replace_disk(instance: Instance, *, in_use: bool, evicts: bool = False) -> t
         IllegalTransition: the data on the volume may be needed.
     """
     claim, pod = instance.volume, instance.pod_obj
-    deletions: list[Delete | Evict] = []
-    if evicts and pod and not is_terminating(pod):
-        deletions.append(Evict(pod))
-    if claim and not is_terminating(claim):
-        deletions.append(delete(claim, in_use=in_use))
-    if not evicts and pod and not is_terminating(pod):
-        deletions.append(Delete(POD, pod))
-    return tuple(deletions)
+    claims = () if claim is None or is_terminating(claim) else (delete(claim, in_use=in_use),)
+    pods = () if pod is None or is_terminating(pod) else (Evict(pod) if evicts else Delete(POD, pod),)
+    return (*pods, *claims) if evicts else (*claims, *pods)
 
 
 def is_bound(claim: Obj) -> bool:

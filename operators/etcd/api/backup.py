@@ -49,9 +49,7 @@ class EtcdBackupStatus(Status):
             "phase is Complete."
         ),
     )
-    file: str | None = Field(
-        None, description=("Name of the file in the destination. Use it as spec.restore.from.file.")
-    )
+    file: str | None = Field(None, description="Name of the file in the destination. Use it as spec.restore.from.file.")
     member: str | None = Field(None, description="Name of the member that provided the snapshot.")
     revision: int | None = Field(
         None, description="Revision of the newest change in the snapshot.", json_schema_extra=INT64
@@ -70,11 +68,11 @@ class EtcdBackupStatus(Status):
     )
     etcd_version: str | None = Field(
         None,
-        description=("Version of etcd that wrote the data. A version of an older series cannot restore the snapshot."),
+        description="Version of etcd that wrote the data. A version of an older series cannot restore the snapshot.",
     )
     started_at: Time | None = Field(None, description="Start time of the last attempt.")
     completed_at: Time | None = Field(
-        None, description=("Time at which the snapshot was complete, or the last attempt failed.")
+        None, description="Time at which the snapshot was complete, or the last attempt failed."
     )
     duration_seconds: float | None = Field(None, description="Duration of the last attempt, in seconds.")
     attempts: int | None = Field(

@@ -83,7 +83,7 @@ class MemberStatus(SpecModel):
     )
     db_size: int | None = Field(
         None,
-        description=("Approximate size of the database file, in bytes; updated when it changes by more than a tenth."),
+        description="Approximate size of the database file, in bytes; updated when it changes by more than a tenth.",
         json_schema_extra=INT64,
     )
     db_in_use: int | None = Field(
@@ -137,7 +137,7 @@ class RecoveryStatus(SpecModel):
         "and lost members that started with an empty directory on their volume, which may not have been mounted.",
     )
     message: str = Field(
-        "", description=("Consequences of the recovery: the data that is kept, and the writes that are lost.")
+        "", description="Consequences of the recovery: the data that is kept, and the writes that are lost."
     )
 
 
@@ -202,7 +202,7 @@ class EtcdClusterStatus(Status):
     selector: str | None = Field(None, description="Label selector of the members' pods.")
     runs_as: RunsAsStatus | None = Field(None, description="Version that all members run together as.")
     recovery: RecoveryStatus | None = Field(
-        None, description=("Recovery that is possible after a quorum was permanently lost; not set otherwise.")
+        None, description="Recovery that is possible after a quorum was permanently lost; not set otherwise."
     )
     observed_secrets: ObservedSecrets = Field(default_factory=list)
     progress: ProgressList = Field(default_factory=list)

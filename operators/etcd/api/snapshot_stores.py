@@ -20,11 +20,9 @@ class S3(SpecModel):
         None,
         description="URL of the object store, such as https://minio.storage:9000. Default: Amazon S3 in region.",
     )
-    region: Annotated[str, Field(min_length=1, max_length=64)] = Field(
-        "us-east-1", description=("Region of the bucket.")
-    )
+    region: Annotated[str, Field(min_length=1, max_length=64)] = Field("us-east-1", description="Region of the bucket.")
     bucket: Annotated[str, Field(min_length=3, max_length=63)] = Field(
-        description=("Name of the bucket, which must exist.")
+        description="Name of the bucket, which must exist."
     )
     prefix: Annotated[str, Field(max_length=512, pattern=r"^([^/\s][^\s]*)?$")] = Field(
         "", description="Prefix of all object keys, used as a directory: a '/' is added after it. Default: none."
@@ -65,7 +63,7 @@ class RestoreSource(SpecModel):
     """A snapshot: an EtcdBackup in the same namespace, or a file in a volume or an object store."""
 
     backup: Name | None = Field(
-        None, description=("Name of an EtcdBackup in the same namespace; it provides the location of the file.")
+        None, description="Name of an EtcdBackup in the same namespace; it provides the location of the file."
     )
     volume: VolumeStore | None = Field(None, description="Volume with the snapshot file.")
     s3: S3 | None = Field(None, description="Object store with the snapshot file.")
@@ -101,10 +99,10 @@ class EtcdBackupSpec(SpecModel):
     """Desired snapshot."""
 
     cluster_name: Name = Field(
-        description=("Name of the EtcdCluster in the same namespace that the snapshot is taken of.")
+        description="Name of the EtcdCluster in the same namespace that the snapshot is taken of."
     )
     destination: Destination = Field(
-        description=("Store for the snapshot. The file is kept when this resource is deleted.")
+        description="Store for the snapshot. The file is kept when this resource is deleted."
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (

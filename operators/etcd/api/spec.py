@@ -195,7 +195,7 @@ class Tls(SpecModel):
         ),
     )
     issuer: Issuer | None = Field(
-        None, description=("Issuer of cert-manager that signs the certificates; required with mode certManager.")
+        None, description="Issuer of cert-manager that signs the certificates; required with mode certManager."
     )
     peer: PeerTls = Field(default_factory=PeerTls, description="TLS between members.")
     client: ClientTls = Field(default_factory=ClientTls, description="TLS between clients and members.")
@@ -206,9 +206,7 @@ class Tls(SpecModel):
 class Auth(SpecModel):
     """Authentication with users and passwords."""
 
-    enabled: bool = Field(
-        True, description=("Whether clients must authenticate. A change is applied without a restart.")
-    )
+    enabled: bool = Field(True, description="Whether clients must authenticate. A change is applied without a restart.")
     root_secret_name: Name | None = Field(
         None,
         description=(
@@ -365,7 +363,7 @@ class EtcdClusterSpec(PodSettings, PodExtensions):
     )
     heartbeat_interval: Annotated[int, Field(ge=10, le=10000)] = Field(
         100,
-        description=("Interval of the leader's heartbeats, in milliseconds. A change restarts the members one by one."),
+        description="Interval of the leader's heartbeats, in milliseconds. A change restarts the members one by one.",
         json_schema_extra=INT32,
     )
     election_timeout: Annotated[int, Field(ge=50, le=50000)] = Field(

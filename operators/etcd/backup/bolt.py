@@ -17,9 +17,8 @@ Read = Callable[[int, int], Awaitable[bytes]]
 """Reads a number of bytes from an offset; fewer only at the end of the file."""
 
 _PAGE = struct.Struct("<QHHI")  # number, flags, count of elements, count of overflow pages
-_META = struct.Struct(
-    "<IIIIQQQQQQ"
-)  # magic, version, page size, flags, root, sequence, freelist, pages, txid, checksum
+# Magic, version, page size, flags, root, sequence, freelist, pages, txid, checksum.
+_META = struct.Struct("<IIIIQQQQQQ")
 _BRANCH_ELEMENT = struct.Struct("<IIQ")  # offset of the key, length of the key, child page
 _LEAF_ELEMENT = struct.Struct("<IIII")  # flags, offset of the key, length of the key, length of the value
 _BUCKET = struct.Struct("<QQ")  # root page, 0 if inline; sequence

@@ -13,7 +13,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import locations, pods
 from operators.etcd.backup.outcome import Outcome, outcome
 from operators.etcd.client.errors import EtcdError
-from operators.etcd.client.server import CORRUPT, Connect, Endpoint, EndpointStatus
+from operators.etcd.client.server import CORRUPT, Alarm, Connect, Endpoint, EndpointStatus
 from operators.etcd.objects import names
 from operators.etcd.reasons import CLUSTER_INVALID, CLUSTER_MISSING, POD_IN_THE_WAY
 from operators.etcd.security import secrets
@@ -215,7 +215,7 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
         if source.status is not None
         and not source.status.learner
         and source.status.cluster_id == cluster.recorded_cluster_id != 0
-        and not any(alarm == (source.status.member_id, CORRUPT) for alarm in _alarms(source.status))
+        and Alarm(source.status.member_id, CORRUPT) not in source.status.alarms
     ]
     if not answered:
         return None
@@ -231,7 +231,3 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
     elif any(alarm.kind == CORRUPT for each in sources if each.status for alarm in each.status.alarms):
         caution = "etcd reports that the data of members differs (alarm CORRUPT), and it is unknown whose is right."
     return Choice(name, status, caution and f"{caution} Scheduled snapshots beyond spec.backup.retention are kept.")
-
-
-def _alarms(status: EndpointStatus) -> list[tuple[int, str]]:
-    return [(alarm.member_id, alarm.kind) for alarm in status.alarms]

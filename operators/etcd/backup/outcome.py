@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from operators.etcd.reasons import INTERRUPTED, PROGRAM_FAILED, REASONS
+from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.encoding import decode
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kinds import POD, Obj
+from shared.runtime.plan import Delete
 from shared.status.reasons import NO_REASON, Reason
 
 
@@ -77,6 +79,11 @@ def _result(end: Obj) -> Obj:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def removal(pod: Obj | None) -> tuple[Delete, ...]:
+    """Return the deletion of a pod; nothing if there is none, or it is being deleted."""
+    return () if pod is None or is_terminating(pod) else (Delete(POD, pod),)
 
 
 def ended_for(pod: Obj, now: datetime) -> float:

@@ -15,12 +15,13 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods, report
 from operators.etcd.backup.assessment import MAX_ATTEMPTS, Assessment
 from operators.etcd.backup.observe import Observed, choose
+from operators.etcd.backup.outcome import removal
 from operators.etcd.backup.report import RETRIES
 from operators.etcd.reasons import NO_AGENT_IMAGE, NO_MEMBER, POD_NOT_STARTING, REASONS, RUNNING
 from shared.kubernetes.accessors import condition, is_terminating
 from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import STUCK, Pod
-from shared.runtime.plan import PASS, Action, Apply, Delete, Plan, Step, StepOf, follow, shortest
+from shared.runtime.plan import PASS, Action, Apply, Plan, Step, StepOf, follow, shortest
 from shared.runtime.settings import Settings
 from shared.status.conditions import READY
 from shared.status.reasons import HIBERNATED, IMAGE_PULL_FAILED
@@ -85,8 +86,7 @@ def wait_after_failure(seen: Assessment) -> Step:
         return Step.wait(outcome.reason, message, warning=True, requeue=max(0.0, left))
     if pod is None:
         return PASS
-    deletion = () if deleted else (Delete(POD, pod),)
-    return Step.wait(outcome.reason, message, *deletion, warning=True, requeue=RETRY_SECONDS if deleted else 1)
+    return Step.wait(outcome.reason, message, *removal(pod), warning=True, requeue=RETRY_SECONDS if deleted else 1)
 
 
 def _attempt(backup: EtcdBackup, number: int) -> str:

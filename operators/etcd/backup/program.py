@@ -187,42 +187,28 @@ def _short(outcome: Outcome) -> bytes:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="operators.etcd", description="Work on snapshots.", allow_abbrev=False)
     commands = parser.add_subparsers(dest="work", required=True)
-    shared = argparse.ArgumentParser(add_help=False)
+    shared, kept = argparse.ArgumentParser(add_help=False), argparse.ArgumentParser(add_help=False)
     shared.add_argument("--termination-log", type=Path, default=Path("/dev/termination-log"), metavar="PATH")
     shared.add_argument("--log-level", default="info", choices=logs.LEVELS)
     shared.add_argument("--log-format", default="json", choices=logs.FORMATS)
-    kept = argparse.ArgumentParser(add_help=False)
     _add_store(kept)
-    _add_snapshot(commands.add_parser("snapshot", parents=[shared, kept], help="take a snapshot", allow_abbrev=False))
-    fetch = commands.add_parser(
-        "fetch", parents=[shared, kept], help="bring a snapshot to where etcdutl reads it", allow_abbrev=False
-    )
-    fetch.add_argument(
-        "--newest", default="", metavar="MINOR", help=("newest series that can read the data, such as 3.6")
-    )
-    fetch.add_argument(
-        "--salvage",
-        default="",
-        metavar="TOKEN",
-        help=("use the member's own database, for the recovery with this token"),
-    )
-    seal = commands.add_parser(
-        "seal", parents=[shared], help="turn restored data into the data of the member", allow_abbrev=False
-    )
-    seal.add_argument("--token", required=True, help="token of the restore or recovery")
-    seal.add_argument("--replace", action="store_true", help="move existing data aside instead of failing")
-    clean = commands.add_parser(
-        "clean", parents=[shared], help="delete the former data of a recovery", allow_abbrev=False
-    )
-    clean.add_argument("--token", required=True, help="token of the recovery")
-    for command in (fetch, seal, clean):
-        command.add_argument(
-            "--home",
-            type=Path,
-            default=Path("/var/lib/etcd"),
-            metavar="PATH",
-            help="directory where the volume of the member is mounted",
-        )
+
+    def command(name: str, purpose: str, *parents: argparse.ArgumentParser) -> Callable[..., argparse.Action]:
+        """Add a command; return the function that adds its flags."""
+        return commands.add_parser(name, parents=[shared, *parents], help=purpose, allow_abbrev=False).add_argument
+
+    _add_snapshot(command("snapshot", "take a snapshot", kept))
+    fetch = command("fetch", "bring a snapshot to where etcdutl reads it", kept)
+    fetch("--newest", default="", metavar="MINOR", help="newest series that can read the data, such as 3.6")
+    fetch("--salvage", default="", metavar="TOKEN", help="use the member's own data, for the recovery with this token")
+    seal = command("seal", "turn restored data into the data of the member")
+    seal("--token", required=True, help="token of the restore or recovery")
+    seal("--replace", action="store_true", help="move existing data aside instead of failing")
+    clean = command("clean", "delete the former data of a recovery")
+    clean("--token", required=True, help="token of the recovery")
+    home = "directory where the volume of the member is mounted"
+    for flag in (fetch, seal, clean):
+        flag("--home", type=Path, default=Path("/var/lib/etcd"), metavar="PATH", help=home)
     return parser
 
 
@@ -234,34 +220,19 @@ def _add_store(parser: argparse.ArgumentParser) -> None:
     flag("--s3-endpoint", default="", metavar="URL", help="URL of the object store; default: Amazon S3 in the region")
     flag("--s3-region", default="us-east-1", metavar="NAME", help="region of the bucket")
     flag("--s3-prefix", default="", metavar="PATH", help="prefix of the object keys")
-    flag(
-        "--s3-credentials",
-        type=Path,
-        metavar="PATH",
-        help=("directory with the files accessKeyID, secretAccessKey and optionally ca.crt"),
-    )
+    keys = "directory with the files accessKeyID, secretAccessKey and optionally ca.crt"
+    flag("--s3-credentials", type=Path, metavar="PATH", help=keys)
     flag("--file", default="", metavar="NAME", help="name of the snapshot in the store")
 
 
-def _add_snapshot(parser: argparse.ArgumentParser) -> None:
-    flag = parser.add_argument
-    flag(
-        "--endpoint",
-        required=True,
-        metavar="URL",
-        help=("client URL of the member, such as https://demo-1.demo.ns.svc:2379"),
-    )
+def _add_snapshot(flag: Callable[..., argparse.Action]) -> None:
+    flag("--endpoint", required=True, metavar="URL", help="client URL of the member: https://demo-1.demo.ns.svc:2379")
     flag("--member", required=True, metavar="NAME", help="name of the member")
     flag("--tls-ca", type=Path, metavar="PATH", help="certificate authorities to trust")
     flag("--tls-cert", type=Path, metavar="PATH", help="client certificate")
     flag("--tls-key", type=Path, metavar="PATH", help="private key of the client certificate")
     flag("--user", default="root", metavar="NAME")
-    flag(
-        "--password-file",
-        type=Path,
-        metavar="PATH",
-        help=("file with the password of the user; without it, no authentication"),
-    )
+    flag("--password-file", type=Path, metavar="PATH", help="file with the password; without it, no authentication")
     flag("--cluster-id", default="", metavar="HEX", help="id of the cluster that the member must belong to")
     flag("--namespace", required=True, metavar="NAME")
     flag("--cluster", required=True, metavar="NAME")

@@ -6,12 +6,12 @@ from operators.etcd.api.backup import COMPLETE, FAILED, PENDING, RUNNING, EtcdBa
 from operators.etcd.backup import locations
 from operators.etcd.backup.assessment import Assessment
 from operators.etcd.backup.observe import Observed
-from operators.etcd.backup.outcome import Outcome
+from operators.etcd.backup.outcome import Outcome, removal
 from operators.etcd.reasons import NOT_CURRENT
 from shared.kubernetes import accessors
 from shared.kubernetes.accessors import rfc3339
-from shared.kubernetes.kinds import POD, Obj
-from shared.runtime.plan import Delete, Plan
+from shared.kubernetes.kinds import Obj
+from shared.runtime.plan import Plan
 from shared.status import conditions
 from shared.status.verdict import Progress, Verdict
 
@@ -94,8 +94,8 @@ def _at_rest(backup: EtcdBackup, observed: Observed) -> Plan:
     is_complete = backup.phase == COMPLETE
     progress = Progress.DONE if is_complete else Progress.BLOCKED
     verdict = Verdict(progress, before.get("reason") or backup.phase, before.get("message") or "", not is_complete)
-    stays = observed.pod is None or accessors.is_terminating(observed.pod) or not (is_complete or observed.alive)
-    return Plan(((Delete(POD, observed.pod),),) if observed.pod and not stays else (), verdict, reported, is_final=True)
+    ends = removal(observed.pod) if is_complete or observed.alive else ()
+    return Plan((ends,) if ends else (), verdict, reported, is_final=True)
 
 
 def _times(seen: Assessment, outcome: Outcome) -> Obj:

@@ -232,10 +232,7 @@ class _Upload:
         """Abort the upload of a process that was killed: the store charges for its parts until it is aborted."""
         try:
             found = await self._bucket.request("list_multipart_uploads", Prefix=self._key)
-        except (
-            AccessDenied,
-            StoreRefused,
-        ):  # this needs a separate permission, and some stores lack it; everything else works without it
+        except (AccessDenied, StoreRefused):  # it needs a permission, and some stores lack it; all else works without
             return
         for upload in found.get("Uploads") or ():
             if upload["Key"] == self._key:
@@ -247,9 +244,8 @@ class _Upload:
             return
         if not self._id:
             self._begun = asyncio.create_task(self._bucket.request("create_multipart_upload", Key=self._key))
-            self._id = (await asyncio.shield(self._begun))[
-                "UploadId"
-            ]  # shielded, so that `end` learns the id after a cancellation
+            # Shielded, so that `end` learns the id after a cancellation.
+            self._id = (await asyncio.shield(self._begun))["UploadId"]
             first, self._first = self._first or b"", None
             await self._send(first)
         await self._send(block)

@@ -134,19 +134,11 @@ async def prune(store: SnapshotStore, order: SnapshotOrder) -> list[str]:
     Returns:
         Names of the deleted files.
     """
-    found = []
-    for name in await store.names(directory(order.cluster, order.cluster_uid)):
-        if name.endswith(RECORD):
-            record = await _record(store, name)
-            if (
-                record
-                and record.scheduled
-                and record.cluster_uid == order.cluster_uid
-                and _is_named(record, name, order)
-            ):
-                found.append((record, await _is_complete(store, record)))
+    names = [name for name in await store.names(directory(order.cluster, order.cluster_uid)) if name.endswith(RECORD)]
+    records = [(name, record) for name in names if (record := await _record(store, name))]
+    own = [record for name, record in records if _is_of_schedule(record, name, order)]
     removed = []
-    for record in beyond_retention(found, order.keep):
+    for record in beyond_retention([(record, await _is_complete(store, record)) for record in own], order.keep):
         await store.remove(record.file)
         await store.remove(record.file + RECORD)
         removed.append(record.file)
@@ -162,9 +154,10 @@ async def _is_complete(store: SnapshotStore, record: Record) -> bool:
         return False
 
 
-def _is_named(record: Record, name: str, order: SnapshotOrder) -> bool:
-    """Whether a record belongs to the file next to it: copies of records in other directories are ignored."""
-    return record.file + RECORD == name and due_of(order.cluster, record.backup) is not None
+def _is_of_schedule(record: Record, name: str, order: SnapshotOrder) -> bool:
+    """Whether a record is of the cluster's schedule, and of the file next to it: copies of records are ignored."""
+    is_named = record.file + RECORD == name and due_of(order.cluster, record.backup) is not None
+    return is_named and record.scheduled and record.cluster_uid == order.cluster_uid
 
 
 RESERVED_BYTES = 192 << 20

@@ -262,10 +262,7 @@ async def execute(connect: Connect, call: Call) -> None:
     for endpoint in call.endpoints:
         try:
             return await _carry_out(connect, endpoint, call)
-        except (
-            Unreachable,
-            NoLeader,
-        ) as error:  # the change may have happened nevertheless; the next endpoint checks that first
+        except (Unreachable, NoLeader) as error:  # it may have happened nevertheless; the next endpoint checks that
             failure = error
     raise failure
 

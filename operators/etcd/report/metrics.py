@@ -37,9 +37,8 @@ def cluster_states(obj: Obj) -> Iterator[Sample]:
     yield MEMBERS(len(members) - learners, "voter")
     yield MEMBERS(learners, "learner")
     has_leader = bool(status.get("leader"))
-    has_quorum = (status.get("readyMembers") or 0) > (
-        len(members) - learners
-    ) // 2  # the kubelet's probe needs a leader
+    # The kubelet's probe needs a leader.
+    has_quorum = (status.get("readyMembers") or 0) > (len(members) - learners) // 2
     yield HAS_LEADER(None if status.get("phase") == HIBERNATED or (has_quorum and not has_leader) else has_leader)
     raised = Counter(alarm for member in members for alarm in member.get("alarms") or ())
     for alarm in ("CORRUPT", "NOSPACE"):

@@ -65,9 +65,7 @@ def _replace(seen: Assessment, corrupt: list[Member], agreeing: int) -> Step:
     assert instance is not None, "refuse_unknown_members waits until there are no unknown members"
     call = member_changes.remove(seen, instance)
     message = f"{found}: removing the member; it joins again with an empty volume."
-    return announced(
-        seen.resource.obj, Step((call,), Progress.WAITING, REPLACING_CORRUPT_MEMBER, message, warning=True)
-    )
+    return announced(seen.resource.obj, Step.wait(REPLACING_CORRUPT_MEMBER, message, call, warning=True))
 
 
 def _unclear(seen: Observed) -> Step:

@@ -6,7 +6,7 @@ have log entries that no remaining member had applied, and which may have been a
 
 from __future__ import annotations
 
-from operators.etcd.backup.outcome import ended_for, outcome
+from operators.etcd.backup.outcome import ended_for, outcome, removal
 from operators.etcd.backup.pods import TOKEN, cleaning_pod, cleaning_pod_name
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects.names import SET_ASIDE
@@ -14,10 +14,10 @@ from operators.etcd.reasons import FORMER_DATA_KEPT, RELEASING_DATA
 from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.state.recovery_marks import tokens, without
 from operators.etcd.steps.guards import stray
-from shared.kubernetes.accessors import annotation, is_terminating
-from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import POD
 from shared.kubernetes.pods import Pod
-from shared.runtime.plan import PASS, Action, Apply, Delete, Step
+from shared.runtime.plan import PASS, Apply, Step
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.status.verdict import Progress
 
@@ -58,7 +58,7 @@ def delete_former_data(seen: Assessment) -> Step:
         return Step.do(*unmarked)
     instance = next((each for each in seen.healthy_voters if token in _set_aside(each)), None)
     if instance is None or instance.volume is None:
-        return Step.do(*_delete(pod))
+        return Step.do(*removal(pod))
     message = f"Recovery {token} is released: deleting its former data on the volume of {instance.name}."
     if (other := seen.stray_pods.get(cleaning_pod_name(resource))) is not None:
         kept = stray(other, f"The former data of recovery {token} stays until you delete that pod.")
@@ -71,20 +71,14 @@ def delete_former_data(seen: Assessment) -> Step:
     result = outcome(pod)
     if annotation(pod, TOKEN) != token or (result is not None and not result.succeeded):
         message += f" {result.message}" if result is not None else ""
-        return Step(
-            _delete(pod) if result is None or ended_for(pod, seen.now) >= POLL_SECONDS else (),
-            Progress.PROGRESSING,
-            RELEASING_DATA,
-            message,
-            warning=True,
-            requeue=POLL_SECONDS,
-        )
+        deletion = removal(pod) if result is None or ended_for(pod, seen.now) >= POLL_SECONDS else ()
+        return Step.progressing(RELEASING_DATA, message, *deletion, warning=True, requeue=POLL_SECONDS)
     if result is None:
         problem = Pod.of(pod).hindrance
         message += f" Pod {cleaning_pod_name(resource)} {problem}." if problem else ""
         return Step.progressing(RELEASING_DATA, message, warning=bool(problem), requeue=POLL_SECONDS)
     unmark = without(instance.volume, SET_ASIDE, token)
-    return Step.do(*([unmark] if unmark else ()), *_delete(pod))
+    return Step.do(*([unmark] if unmark else ()), *removal(pod))
 
 
 def size_note(seen: Observed) -> str:
@@ -98,7 +92,3 @@ def size_note(seen: Observed) -> str:
 def _set_aside(instance: Instance) -> tuple[str, ...]:
     """Return the tokens of recoveries whose former data is on the volume of an instance."""
     return tokens(instance.volume, SET_ASIDE)
-
-
-def _delete(pod: Obj | None) -> tuple[Action, ...]:
-    return () if pod is None or is_terminating(pod) else (Delete(POD, pod),)

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.backup.outcome import ended_for, outcome
+from operators.etcd.backup.outcome import ended_for, outcome, removal
 from operators.etcd.backup.pods import TOKEN, recovery_pod, recovery_pod_name
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.layout import begun
@@ -42,10 +42,10 @@ from operators.etcd.state.recovery_marks import marks, tokens
 from operators.etcd.steps.data_loss import QuorumLoss, has_returned, loss, progress
 from operators.etcd.steps.guards import stray
 from operators.etcd.steps.version_change import permitted
-from shared.kubernetes.accessors import annotation, is_terminating
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.pods import Pod
-from shared.runtime.plan import PASS, Apply, Delete, Patch, Step
+from shared.runtime.plan import PASS, Apply, Patch, Step
 from shared.status.reasons import FOREIGN_OBJECT
 from shared.steps.confirmed_recovery import UNKNOWN, Proposal, confirms, current, is_in_force, occurrence, recorded
 
@@ -151,7 +151,7 @@ def recover_quorum(seen: Assessment) -> Step:
         return Step.progressing(RECOVERING, message, requeue=POLL_SECONDS)
     if pod is not None:
         message = f"Deleting Pod {recovery_pod_name(resource)}, which is no longer needed."
-        return Step.wait(RECOVERING, message, *_delete(pod), requeue=POLL_SECONDS)
+        return Step.wait(RECOVERING, message, *removal(pod), requeue=POLL_SECONDS)
     found = loss(seen)
     if found is None:
         return _judge_unrecorded(seen)
@@ -181,11 +181,11 @@ def _execute(seen: Assessment) -> Step:
         )
     if token_of(pod) != token:
         return Step.wait(
-            RECOVERING, f"{message} Deleting the pod of a former recovery first.", *_delete(pod), requeue=POLL_SECONDS
+            RECOVERING, f"{message} Deleting the pod of a former recovery first.", *removal(pod), requeue=POLL_SECONDS
         )
     if (pod.get("status") or {}).get("phase") == "Failed":
         message = f"{message} The pod failed: {_why_failed(pod)} Nothing was changed; the operator retries."
-        actions = _delete(pod) if ended_for(pod, seen.now) >= RETRY_SECONDS else ()
+        actions = removal(pod) if ended_for(pod, seen.now) >= RETRY_SECONDS else ()
         return Step.wait(RECOVERY_FAILED, message, *actions, warning=True, requeue=POLL_SECONDS)
     problem = Pod.of(pod).hindrance
     message = f"{message} Its pod {problem}." if problem else message
@@ -380,10 +380,6 @@ def _made(seen: Assessment) -> bool:
 def token_of(pod: Obj) -> str:
     """Return the token of the recovery that a pod is for."""
     return annotation(pod, TOKEN)
-
-
-def _delete(pod: Obj) -> tuple[Delete, ...]:
-    return () if is_terminating(pod) else (Delete(POD, pod),)
 
 
 def _why_failed(pod: Obj) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from operators.etcd.api.backup import COMPLETE
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup import pods
-from operators.etcd.backup.outcome import Outcome, ended_for, outcome
+from operators.etcd.backup.outcome import Outcome, ended_for, outcome, removal
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.facts.lifecycles import RESTORE, RestoreEvent, RestoreState
 from operators.etcd.objects import bootstrap
@@ -21,7 +21,7 @@ from operators.etcd.reasons import NO_AGENT_IMAGE, RECORDING, RESTORE_TOO_LATE
 from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.pods import Pod
-from shared.runtime.plan import PASS, Apply, Delete, Step
+from shared.runtime.plan import Apply, Delete, Step
 from shared.status.reasons import IMAGE_PULL_FAILED, RESTORING
 from shared.status.verdict import Progress
 
@@ -49,11 +49,7 @@ def restore_data(seen: Assessment) -> Step:
     if not resource.is_to_be_restored or seen.stateful_set is not None:
         return _too_late(resource) if _may_have_begun_empty(seen) else _clear(pod)
     if not seen.settings.agent_image:
-        return Step.blocked(
-            NO_AGENT_IMAGE,
-            "spec.restore: restoring needs the image of the operator itself, which is not configured. Start the "
-            "operator with --agent-image, as its Helm chart does. Nothing was changed.",
-        )
+        return Step.blocked(NO_AGENT_IMAGE, f"spec.restore: {pods.NO_IMAGE} Nothing was changed.")
     problem, snapshot = seen.backup.problem, seen.backup.snapshot
     if problem is not None or snapshot is None:
         reason, message = (problem.reason, problem.message) if problem else (RESTORING, "Searching the snapshot.")
@@ -120,18 +116,10 @@ def _too_late(resource: EtcdCluster) -> Step:
 
 def _clear(pod: Obj | None) -> Step:
     """Delete the pod of a finished restore; a pod that could still write must be deleted before a member starts."""
-    if pod is None:
-        return PASS
-    deletions = () if is_terminating(pod) else (Delete(POD, pod),)
-    if outcome(pod) is not None:
-        return Step.do(*deletions)
-    return Step(
-        (*deletions,),
-        Progress.WAITING,
-        RESTORING,
-        "Waiting until the restore's pod is deleted; members start afterwards.",
-        requeue=SEARCH_SECONDS,
-    )
+    if pod is None or outcome(pod) is not None:
+        return Step.do(*removal(pod))
+    message = "Waiting until the restore's pod is deleted; members start afterwards."
+    return Step.wait(RESTORING, message, *removal(pod), requeue=SEARCH_SECONDS)
 
 
 def _failed(seen: Assessment, pod: Obj, came_to: Outcome) -> Step:
