@@ -42,7 +42,7 @@ def scheduled_backup(
 ) -> Obj:
     """Return an EtcdBackup of the schedule."""
     due = datetime(2026, 1, day, hour, tzinfo=UTC)
-    completion = {"completedAt": f"2026-01-{day:02}T{hour:02}:00:30Z"} if phase in ("Complete", "Failed") else {}
+    completion: Obj = {"completedAt": f"2026-01-{day:02}T{hour:02}:00:30Z"} if phase in ("Complete", "Failed") else {}
     completion |= {"current": True} if phase == "Complete" else {}
     metadata = {"name": scheduled_name("demo", due), "uid": f"b-{day}-{hour}", "namespace": "default"}
     return {
