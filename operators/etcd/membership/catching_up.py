@@ -9,9 +9,9 @@ of the database, and after that the applied index shows progress.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.membership.raft_log import entry
 from operators.etcd.state.observed import Instance, Observed
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
@@ -50,7 +50,7 @@ def stalled_since(resource: EtcdCluster, instance: Instance) -> datetime | None:
     The time before its pod or volume was created does not count. If neither is ever created, all time counts: a quota
     or an admission webhook may refuse the pod permanently.
     """
-    recorded = _recorded(resource, instance)
+    recorded = entry(resource, instance).get("progress") if instance.member else None
     made = [obj["metadata"].get("creationTimestamp") for obj in (instance.pod_obj, instance.volume) if obj]
     index = applied_index(instance)
     if recorded is None or (index is not None and index > recorded["index"]):
@@ -76,13 +76,3 @@ def allowed_seconds(seen: Observed, instance: Instance, patience: float) -> floa
 
 def _database_bytes(seen: Observed) -> int:
     return seen.leader.db_size if seen.leader else max((each.db_size for each in seen.instances), default=0)
-
-
-def _recorded(resource: EtcdCluster, instance: Instance) -> dict[str, Any] | None:
-    """Return the progress in the status, if it is that of this member."""
-    identity = f"{instance.member.id:016x}" if instance.member else ""
-    for member in resource.reported.get("members") or ():
-        if member["name"] == instance.name and member.get("id") == identity:
-            recorded: dict[str, Any] | None = member.get("progress")
-            return recorded
-    return None

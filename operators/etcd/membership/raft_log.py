@@ -86,7 +86,7 @@ def readable(resource: EtcdCluster, instance: Instance, target: tuple[int, int])
         return GOOD
     if known.get("series") == dotted(needed) and not _is_older(known.get("after"), needed):
         return GOOD
-    if _snapshotted_as(resource, instance) == dotted(needed):
+    if entry(resource, instance).get("snapshottedAs") == dotted(needed):
         return GOOD
     status = instance.status
     if status is None:
@@ -116,9 +116,8 @@ def snapshotted_as(resource: EtcdCluster, instance: Instance, log: Obj | None) -
     before: Obj | None = resource.reported.get("runsAs")
     if log is None or log != before or not _holds_unreadable_entries(log):
         return None
-    recorded = _snapshotted_as(resource, instance)
-    if recorded:
-        return recorded
+    if recorded := entry(resource, instance).get("snapshottedAs"):
+        return str(recorded)
     runs = instance.status is not None and dotted(Version.parse(instance.status.version).series) == log["series"]
     return str(log["series"]) if runs and _entries_until_snapshot(resource, instance) <= 0 else None
 
@@ -130,13 +129,11 @@ def _holds_unreadable_entries(log: Obj) -> bool:
     )
 
 
-def _snapshotted_as(resource: EtcdCluster, instance: Instance) -> str:
-    """Return the recorded series for exactly this member; empty if there is none."""
-    for recorded in resource.reported.get("members") or ():
-        if recorded["name"] == instance.name:
-            same = instance.member is None or recorded.get("id") == f"{instance.member.id:016x}"
-            return str(recorded.get("snapshottedAs") or "") if same else ""
-    return ""
+def entry(resource: EtcdCluster, instance: Instance) -> Obj:
+    """Return the entry of status.members for exactly this member, or without one for the name; empty if none exists."""
+    found: Obj = next((each for each in resource.reported.get("members") or () if each["name"] == instance.name), {})
+    same = instance.member is None or found.get("id") == f"{instance.member.id:016x}"
+    return found if same else {}
 
 
 def _is_older(series: str | None, needed: tuple[int, int]) -> bool:

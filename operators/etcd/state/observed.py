@@ -201,12 +201,9 @@ class Observed:
     @cached_property
     def leader(self) -> Instance | None:
         """Instance of the leader: a voter that reports itself as leader in the newest known term."""
-        claiming = [
-            instance
-            for instance in self.instances
-            if self._is_of_cluster(instance) and instance.status and instance.status.leader == instance.status.member_id
-        ]
-        return max(claiming, key=lambda instance: instance.status.raft_term if instance.status else 0, default=None)
+        own = [(each, each.status) for each in self.instances if self._is_of_cluster(each) and each.status]
+        claiming = [(each, status.raft_term) for each, status in own if status.leader == status.member_id]
+        return max(claiming, key=lambda claim: claim[1], default=(None, 0))[0]
 
     @cached_property
     def leader_id(self) -> int:
@@ -218,12 +215,9 @@ class Observed:
     @cached_property
     def downgrade_target(self) -> str:
         """Version to which the cluster is being downgraded, by the most advanced member that can report it."""
-        statuses = [
-            instance.status
-            for instance in self.instances
-            if self._is_of_cluster(instance) and instance.status and instance.status.storage_version
-        ]
-        newest = max(statuses, key=lambda status: status.raft_applied, default=None)
+        statuses = [each.status for each in self.instances if self._is_of_cluster(each) and each.status]
+        reporting = (status for status in statuses if status.storage_version)
+        newest = max(reporting, key=lambda status: status.raft_applied, default=None)
         return newest.downgrade_target if newest else ""
 
     def _is_of_cluster(self, instance: Instance) -> bool:
@@ -249,11 +243,7 @@ class Observed:
     @cached_property
     def healthy_voters(self) -> tuple[Instance, ...]:
         """Instances of healthy voters: the leader first, then by number."""
-        found = [
-            instance
-            for instance in self.instances
-            if instance.member and not instance.member.learner and self.healthy(instance)
-        ]
+        found = [each for each in self.instances if each.member and not each.member.learner and self.healthy(each)]
         return tuple(sorted(found, key=lambda instance: (instance is not self.leader, instance.number)))
 
     @cached_property
@@ -270,9 +260,7 @@ class Observed:
     def instance_of(self, member: Member | int) -> Instance | None:
         """Return the instance of a member or of its id; None for an unknown member."""
         member_id = member if isinstance(member, int) else member.id
-        return next(
-            (instance for instance in self.instances if instance.member and instance.member.id == member_id), None
-        )
+        return next((each for each in self.instances if each.member and each.member.id == member_id), None)
 
     def instance(self, number: int) -> Instance | None:
         """Return the instance with a number; None if there is none."""
@@ -297,11 +285,7 @@ class Observed:
     @cached_property
     def _newest_index(self) -> int:
         """Index of the leader; without a leader, the newest index that a member of this cluster reports."""
-        statuses = [
-            instance.status
-            for instance in self.instances
-            if instance.status and instance.status.cluster_id == self.cluster_id
-        ]
+        statuses = [each.status for each in self.instances if each.status and self._is_of_cluster(each)]
         leading = self.leader.status if self.leader else None
         return leading.raft_index if leading else max((status.raft_index for status in statuses), default=0)
 

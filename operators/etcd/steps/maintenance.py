@@ -62,9 +62,7 @@ def relieve_full_disk(seen: Assessment) -> Step:
     resource = seen.resource
     if not seen.is_full or seen.is_corrupt or seen.members is None:  # a corrupt cluster rejects compaction as well
         return PASS
-    crowded = [
-        instance for instance in _measured(seen) if instance.db_size > MAX_FULL_SHARE * quota(resource, instance)
-    ]
+    crowded = [each for each in _measured(seen) if each.db_size > MAX_FULL_SHARE * quota(resource, each)]
     if not crowded and (unmeasured := _unmeasured(seen)):
         names = ", ".join(instance.name for instance in unmeasured)
         return _report(
@@ -215,11 +213,8 @@ def _measured(seen: Observed) -> list[Instance]:
 def _unmeasured(seen: Observed) -> list[Instance]:
     """Return the instances of members that raised the alarm and run, and do not report the size of their file."""
     raised = {alarm.member_id for alarm in seen.alarms if alarm.kind == NOSPACE}
-    return [
-        instance
-        for instance in seen.instances
-        if instance.member and instance.member.id in raised and instance.runs and instance.status is None
-    ]
+    members = [each for each in seen.instances if each.member and each.member.id in raised]
+    return [each for each in members if each.runs and each.status is None]
 
 
 def _fullest(resource: EtcdCluster, instances: list[Instance]) -> str:

@@ -20,17 +20,9 @@ def close_bootstrap(seen: Assessment) -> Step:
     detected.
     """
     change: Obj = {"metadata": {"annotations": bootstrap.annotated(seen.resource, Closed())}}
-    return Step.do(
-        *(
-            Patch(POD, instance.pod_obj, change)
-            for instance in seen.instances
-            if instance.pod_obj
-            and instance.pod
-            and not instance.pod.leaving
-            and instance.member
-            and instance.member.name
-        )
-    )
+    started = (each for each in seen.instances if each.member and each.member.name)
+    pods = (each.pod_obj for each in started if each.pod and not each.pod.leaving)
+    return Step.do(*(Patch(POD, pod, change) for pod in pods if pod))
 
 
 def admit_clients(seen: Assessment) -> Step:

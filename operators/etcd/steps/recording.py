@@ -36,9 +36,8 @@ def _record_id(seen: Assessment) -> Step | None:
     if found and not known and any(instance.member for instance in seen.instances):
         return Step.wait(RECORDING, f"The cluster has started: recording its id {found:016x} in status.", requeue=0)
     if found and found not in (known, 0) and found == successor(seen.resource):
-        return Step.wait(
-            RECORDING, f"The recovery created a new cluster: recording its id {found:016x} in status.", requeue=0
-        )
+        message = f"The recovery created a new cluster: recording its id {found:016x} in status."
+        return Step.wait(RECORDING, message, requeue=0)
     return None
 
 
@@ -62,11 +61,7 @@ def _refuse_another_cluster(seen: Assessment) -> Step | None:
 
 def _record_disks(seen: Assessment) -> Step | None:
     """Record a member's volume that is not in the status yet."""
-    moved = [
-        instance
-        for instance in seen.instances
-        if instance.member and recorded_disk(seen, instance) != instance.recorded
-    ]
+    moved = [each for each in seen.instances if each.member and recorded_disk(seen, each) != each.recorded]
     if not moved or not seen.cluster_id:
         return None
     names = ", ".join(instance.name for instance in moved)

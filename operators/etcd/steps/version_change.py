@@ -224,9 +224,9 @@ def change_downgrade(seen: Assessment) -> Step:
 def may_start(seen: Assessment, instance: Instance) -> Finding:
     """Return what is known about whether a member can start as the version of the template."""
     running = running_version(seen)
-    return (
-        GOOD if running is None or not begun(seen.resource, seen) else readable(seen.resource, instance, running.series)
-    )
+    if running is None or not begun(seen.resource, seen):
+        return GOOD
+    return readable(seen.resource, instance, running.series)
 
 
 def _may_downgrade(seen: Observed, cluster: Version, instance: Instance) -> Finding:
@@ -256,9 +256,7 @@ def _cluster_version(seen: Observed) -> Version | None:
 
 def _reported(seen: Observed) -> list[Version]:
     """Return the versions that members report."""
-    return [
-        Version.parse(instance.status.version) for instance in seen.instances if instance.status and instance.member
-    ]
+    return [Version.parse(each.status.version) for each in seen.instances if each.status and each.member]
 
 
 def _image(made: Obj | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -303,7 +304,7 @@ FORMER = At(member=False, up=False, ready=True, runs=True)
 UNKNOWN = Member(0xFF, "theirs", ("http://elsewhere:2380",))
 
 
-def _recreated(resource: EtcdCluster, *at: At, known: bool = True, **more: object) -> Observed:
+def _recreated(resource: EtcdCluster, *at: At, known: bool = True, **more: Any) -> Observed:
     """Return a world in which a recovery keeps volume 1, so that the pods were created without the label of clients."""
     found = seen(resource, *at, leader=2 if known else None, known=known, **more)
     claim = found.instances[1].volume
@@ -333,7 +334,7 @@ def test_recreated_pods_of_voters_receive_clients_again_while_other_repairs_wait
 def test_pods_that_may_not_receive_clients_yet_get_none_before_the_other_steps() -> None:
     """The main chain stops before `admit_clients`; the own chain does not replace the steps before."""
     given: Obj = {"auth": {"rootSecretName": "root"}}
-    cases = {
+    cases: dict[str, tuple[EtcdCluster, Obj]] = {
         "not recorded": (world.cluster(1, recorded=None), {}),
         "without the requested authentication": (world.cluster(3, **given), {"auth_enabled": False}),
         "unknown whether authentication is enabled": (world.cluster(3, **given), {"auth_enabled": None}),

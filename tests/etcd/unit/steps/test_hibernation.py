@@ -225,11 +225,8 @@ def test_woken_members_do_not_stop_again_in_the_middle_of_something(at: tuple[At
     found = seen(resource, *at, known=known, replicas=3, backup=BackupView((backup,) if unfinished else ()))
     made = plan(resource, recorded(found, wakes=True))
     assert record_of(made) in (WAKING, {}), made.verdict.message
-    assert not any(action.obj["spec"]["replicas"] == 0 for action in made.actions if _applies_pods(action))
-
-
-def _applies_pods(action: Any) -> bool:
-    return bool(getattr(action, "obj", {}).get("kind") == "StatefulSet")
+    applied = (getattr(action, "obj", {}) for action in made.actions)
+    assert not any(obj["spec"]["replicas"] == 0 for obj in applied if obj.get("kind") == "StatefulSet")
 
 
 def test_woken_members_do_not_stop_again_while_a_claim_is_being_deleted() -> None:
