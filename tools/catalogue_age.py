@@ -10,10 +10,16 @@ import sys
 from datetime import UTC, date, datetime, timedelta
 
 import operators
+from shared.api.catalogue import Catalogue
 from tools.local.environment import forget_clusters
 
 MAX_AGE = timedelta(days=90)
 """Age from which a catalogue is too old for a release: engines publish advisories every few months."""
+
+
+def is_outdated(catalogue: Catalogue, today: date) -> bool:
+    """Whether a catalogue is too old for a release."""
+    return today - catalogue.looked_up > MAX_AGE
 
 
 def outdated(today: date) -> list[str]:
@@ -23,7 +29,7 @@ def outdated(today: date) -> list[str]:
         f"Look up its sources again, and update operators/{operator.name}/api/catalogue*.toml."
         for operator in operators.installed()
         for catalogue in operator.catalogues
-        if today - catalogue.looked_up > MAX_AGE
+        if is_outdated(catalogue, today)
     ]
 
 

@@ -1,7 +1,8 @@
 """The catalogues of all engines: complete, consistent and sourced; what runs by default has no known weakness."""
 
+import dataclasses
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -209,6 +210,13 @@ def test_running_version_counts_not_the_requested_one() -> None:
     assert "ReleaseNotes1642" in memcached.weaknesses_of({"status": {"image": "memcached:1.6.38-alpine"}}).ids
     assert memcached.weaknesses_of({"status": {"image": "memcached:1.6.38", "serverVersion": "1.6.45"}}).ids == ()
     assert release_of("1.6.38-alpine") == (1, 6, 38)
+
+
+def test_catalogue_is_outdated_after_90_days() -> None:
+    known = dataclasses.replace(etcd.ETCD, looked_up=date(2026, 1, 31))
+    assert timedelta(days=90) == catalogue_age.MAX_AGE
+    assert not catalogue_age.is_outdated(known, date(2026, 5, 1))
+    assert catalogue_age.is_outdated(known, date(2026, 5, 2))
 
 
 def test_release_is_refused_with_an_outdated_catalogue(capsys: pytest.CaptureFixture[str]) -> None:

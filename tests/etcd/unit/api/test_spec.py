@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from operators.etcd.api.arguments import RESERVED_FLAGS
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.spec import GIB, MAX_ADVISED_QUOTA_BYTES, MIB, EtcdClusterSpec
-from operators.etcd.api.versions import DOWNGRADES, Version, dotted
+from operators.etcd.api.versions import DOWNGRADES, Version
 from operators.etcd.objects.command_line import arguments
+from shared.api.catalogue import dotted
 from shared.api.spec import InvalidSpec
 
 FLAGGED = [
