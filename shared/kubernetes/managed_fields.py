@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import orjson
@@ -36,6 +37,10 @@ _DROPPED: tuple[Any, ...] = ("", [], {})
 
 _DEFAULT_KEYS = {"protocol": "TCP"}
 _QUANTITIES = frozenset({"limits", "requests", "sizeLimit", "capacity", "hard"})
+
+
+_MAX_PATHS, _MAX_PATH_LENGTH = 100, 1_000
+"""Number and length of the paths whose managers are named; a client that edits records can make many."""
 
 
 def record_of(obj: Obj, manager: str) -> Obj | None:
@@ -133,9 +138,8 @@ def _extract(value: Any, node: Obj) -> Any:
             if name.startswith("f:") and name[2:] in value
         }
     if isinstance(value, list) and any(name.startswith("k:") for name in node):
-        items = ((_item(value, orjson.loads(name[2:])), child) for name, child in node.items() if name.startswith("k:"))
-        own = [(value.index(item), _extract(item, child)) for item, child in items if item is not None]
-        return [item for _, item in sorted(own, key=lambda found: found[0])]  # a variable may refer to earlier ones
+        own = sorted((at, name) for name, at in _positions(value, node).items())  # a variable may refer to earlier ones
+        return [_extract(value[at], node[name]) for at, name in own]
     return value
 
 
@@ -157,35 +161,41 @@ def managers_of(paths: Sequence[str], obj: Obj, *, own: str) -> list[str]:
     """Return the other field managers that own one of the fields, or a part of one; a removed field has no owner.
 
     Args:
-        paths: paths from `difference`.
+        paths: paths from `difference`; only some of many are examined.
         obj: the object with the managedFields of all managers, as a live read returns it.
         own: the manager that is not returned.
     """
-    found = set()
-    for entry in obj["metadata"].get("managedFields", ()):
-        name, fields = entry.get("manager", ""), list(_paths(entry.get("fieldsV1", {}), ""))
-        if name not in ("", own) and any(_overlap(path, field) for field in fields for path in paths):
-            found.add(name)
-    return sorted(found)
+    requested = {path for path in paths[:_MAX_PATHS] if len(path) <= _MAX_PATH_LENGTH}
+    above = {path[: part.start()] for path in requested for part in re.finditer(r"[.\[]", path)}
+    entries = (
+        (entry.get("manager", ""), entry.get("fieldsV1", {})) for entry in obj["metadata"].get("managedFields", ())
+    )
+    return sorted({name for name, record in entries if name not in ("", own) and _has(record, requested, above)})
 
 
-def _paths(record: Obj, path: str) -> Iterator[str]:
-    """Yield the path of each leaf of a fieldsV1, as `difference` writes it."""
-    for name, node in record.items():
-        if name.startswith("f:"):
-            child = f"{path}.{name[2:]}" if path else name[2:]
-        elif name.startswith("k:"):
-            child = f"{path}[{','.join(str(value) for value in orjson.loads(name[2:]).values())}]"
-        else:
-            continue
-        if node:
-            yield from _paths(node, child)
-        else:
-            yield child
+def _has(record: Obj, requested: Set[str], above: Set[str]) -> bool:
+    """Return whether a fieldsV1 has a requested field, a part of one, or a whole that contains one.
+
+    Args:
+        above: paths that contain a requested one; nothing else is searched, with any record.
+    """
+    nodes = [("", record)]
+    while nodes:
+        path, node = nodes.pop()
+        for name, child in node.items():
+            at = _child(path, name)
+            if at in requested or (at in above and not child):
+                return True
+            if at in above:
+                nodes.append((at, child))
+    return False
 
 
-def _overlap(path: str, field: str) -> bool:
-    return path == field or path.startswith((f"{field}.", f"{field}[")) or field.startswith((f"{path}.", f"{path}["))
+def _child(path: str, name: str) -> str:
+    """Return the path of a part of a fieldsV1, as `difference` writes it; empty for the whole itself."""
+    if name.startswith("k:"):
+        return f"{path}[{','.join(str(value) for value in orjson.loads(name[2:]).values())}]"
+    return (f"{path}.{name[2:]}" if path else name[2:]) if name.startswith("f:") else ""
 
 
 def changed_by(patch: Obj, observed: Obj, path: str = "") -> list[str]:
@@ -235,26 +245,36 @@ def _value(desired: Any, observed: Any, node: Obj, path: str) -> Iterator[str]:
 
 
 def _keyed_list(desired: list[Any], observed: Any, record: Obj, path: str) -> Iterator[str]:
-    own = [(orjson.loads(name[2:]), node) for name, node in record.items() if name.startswith("k:")]
-    for keys, node in own:
-        child = f"{path}[{','.join(str(value) for value in keys.values())}]"
-        want, have = _item(desired, keys), _item(observed, keys)
-        if want is None or have is None:
+    own = {name: node for name, node in record.items() if name.startswith("k:")}
+    if len(own) > len(desired) + _MAX_PATHS:  # another client has added them to the record
+        yield path
+        return
+    sent, present = _positions(desired, own), _positions(observed, own)
+    for name, node in own.items():
+        child = _child(path, name)
+        if name not in sent or name not in present:
             yield child
-        elif any(name.startswith("f:") for name in node):
-            yield from _map(want, have, node, child)
-        elif not _same(want, have, child):
-            yield child
+        else:
+            yield from _value(desired[sent[name]], observed[present[name]], node, child)
     if len(desired) > len(own):
         yield path
 
 
-def _item(items: Any, keys: Obj) -> Obj | None:
-    for item in items or ():
-        if all(item.get(key, _DEFAULT_KEYS.get(key)) == value for key, value in keys.items()):
-            found: Obj = item
-            return found
-    return None
+def _positions(items: Any, record: Obj) -> dict[str, int]:
+    """Return the positions in a list of the items that a record has, by their names in it.
+
+    Each name (`k:{"port":80,"protocol":"TCP"}`) has the same keys, and texts or numbers.
+    """
+    own = {name: orjson.loads(name[2:]) for name in record if name.startswith("k:")}
+    keys = tuple(next(iter(own.values()), {}))
+    found: dict[tuple[Any, ...], int] = {}
+    try:
+        for at, item in enumerate(items or ()):
+            found.setdefault(tuple([item.get(key, _DEFAULT_KEYS.get(key)) for key in keys]), at)
+        positions = ((name, found.get(tuple(map(given.get, keys)))) for name, given in own.items())
+        return {name: at for name, at in positions if at is not None}
+    except TypeError:  # another client has written the record
+        return {}
 
 
 def _same(desired: Any, observed: Any, path: str) -> bool:

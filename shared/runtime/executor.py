@@ -26,7 +26,8 @@ from shared.runtime.plan import Action, Apply, Attempt, Call, Delete, Evict, Pat
 from shared.runtime.steady_clock import SteadyClock
 from shared.runtime.supervisor import end_if_cancelled
 from shared.status import reconciliation_pause
-from shared.status.events import Event, Recorder
+from shared.status.events import MAX_MESSAGE_LENGTH, Event, Recorder
+from shared.status.messages import shortened
 from shared.status.reasons import CERTIFICATE_NOT_MADE, RESTORED
 
 log = logging.getLogger(__name__)
@@ -283,7 +284,8 @@ class Executor:
         has_changed = accessors.resource_version(applied) != accessors.resource_version(observed)
         named = [path for path in paths if path != managed_fields.APPLIED_PATH] or ["changed intent"]
         level = logging.INFO if has_changed else logging.DEBUG
-        log.log(level, "%s: applied %s %s: %s", _key(resource), kind, metadata["name"], ", ".join(named))
+        listed = shortened(", ".join(named), MAX_MESSAGE_LENGTH)
+        log.log(level, "%s: applied %s %s: %s", _key(resource), kind, metadata["name"], listed)
         return has_changed
 
     async def _restore(self, resource: Obj, action: Apply, observed: Obj) -> bool:

@@ -27,8 +27,8 @@ changes of those are still reverted at once: a wrong number of replicas must not
 MEMORY = timedelta(minutes=15)
 """Time without a change by another client after which a conflict is over: GitOps tools apply every 3 to 10 minutes."""
 
-MAX_LISTED_FIELDS = 5
-"""Maximum number of fields in a message."""
+MAX_LISTED_FIELDS, MAX_FIELD_CHARACTERS = 5, 200
+"""Maximum number of fields in a message, and of characters of each: other clients name fields."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class FieldConflicts:
         conflict = self._of.setdefault(key, {}).setdefault((kind, name), _Conflict(now))
         conflict.count, conflict.last = conflict.count + 1, now
         conflict.managers.update(managers)
-        conflict.fields.update(sorted(fields)[:MAX_LISTED_FIELDS])
+        conflict.fields.update(field[:MAX_FIELD_CHARACTERS] for field in sorted(fields)[:MAX_LISTED_FIELDS])
         return not conflict.is_reported
 
     def report(self, key: Key, now: datetime) -> tuple[str, float | None]:

@@ -136,7 +136,8 @@ class OwnSecrets:
         present = metadata.get("ownerReferences") or []
         others = [reference for reference in present if not own.was(reference)]
         references = [*others, *desired.get("ownerReferences", ())]
-        is_same = len(present) == len(references) and all(each in present for each in references)
+        known = {frozenset(each.items()) for each in present}
+        is_same = len(present) == len(references) and all(frozenset(each.items()) in known for each in references)
         return ({"labels": labels} if labels else {}) | ({} if is_same else {"ownerReferences": references})
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.managed_fields import applied as applied_part
-from shared.kubernetes.managed_fields import changed_by, difference, is_applied, record_of, trim
+from shared.kubernetes.managed_fields import changed_by, difference, is_applied, managers_of, record_of, trim
+from tests.harness import cost
 from tests.harness.api_server.requests import merge_patch
 from tests.support import paths
 
@@ -158,3 +159,78 @@ def test_field_that_another_client_changed_is_not_applied() -> None:
     assert not is_applied(made({"f:spec": {"f:template": {}}}), "spec", "replicas")
     assert not is_applied(made({"f:spec": {"f:replicas": {}}}, "Update"), "spec", "replicas")
     assert not is_applied({"metadata": {}}, "spec", "replicas")
+
+
+# An object that another client of its namespace has changed, with the entry of the operator.
+
+
+def managed(fields: Obj, manager: str = MANAGER) -> Obj:
+    return {"manager": manager, "operation": "Apply" if manager == MANAGER else "Update", "fieldsV1": fields}
+
+
+def owners(count: int) -> list[Obj]:
+    return [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": f"u{number}"} for number in range(count)]
+
+
+def reference_keys(count: int, first: int = 0) -> Obj:
+    return {f'k:{{"uid":"u{number}"}}': {} for number in range(first, first + count)}
+
+
+def nested(levels: int) -> Obj:
+    found: Obj = {}
+    for _ in range(levels):
+        found = {"f:a": found}
+    return found
+
+
+OWNED: Obj = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "ownerReferences": owners(1)}}
+RECORDS: dict[str, Obj] = {
+    "15,000 keys": {"f:metadata": {"f:ownerReferences": reference_keys(15_000, 1)}},
+    "15,000 keys of 5,000 sorts": {
+        "f:metadata": {
+            "f:ownerReferences": {f'k:{{"a{number}":[{number}]}}': {} for number in range(5_000)}
+            | reference_keys(9_999)
+        }
+    },
+    "60,000 labels": {"f:metadata": {"f:labels": {f"f:{'.' * 20}{number}": {} for number in range(60_000)}}},
+    "1,000 levels": {"f:metadata": nested(1_000)},
+    "levels of long names": {
+        "f:metadata": {f"f:{'a' * 100_000}": nested(900) | {f"f:b{n}": {} for n in range(15_000)}}
+    },
+    "dots": {"f:metadata": {f"f:{'.' * 1_000_000}": {}}},
+}
+
+
+@pytest.mark.parametrize("others", RECORDS)
+@pytest.mark.parametrize("own", RECORDS)
+async def test_hostile_records_cost_little(own: str, others: str) -> None:
+    entries = [managed(RECORDS[own]), managed(RECORDS[others], "another")]
+    observed = {**OWNED, "metadata": {"name": "a", "ownerReferences": owners(6_000), "managedFields": entries}}
+    async with cost.bounded():
+        paths = difference(OWNED, observed, MANAGER)
+        del paths[0]
+    async with cost.bounded():
+        managers_of(paths, observed, own=MANAGER)
+    async with cost.bounded():
+        applied_part(observed, MANAGER)
+
+
+def test_managers_of_changed_fields_are_named() -> None:
+    service: Obj = {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {"f:name": {}}}, "f:type": {}}
+    entries = [
+        managed({"f:spec": service}, "of the port"),
+        managed({"f:metadata": {"f:labels": {"f:a.b/c": {}, "f:d": {}}}}, "of labels"),
+        managed({"f:spec": {"f:selector": {}}}, "of the selector"),
+        managed({"f:spec": {"f:selector": {}}}),
+    ]
+    obj: Obj = {"metadata": {"managedFields": entries}}
+
+    def found(*paths: str) -> list[str]:
+        return managers_of(paths, obj, own=MANAGER)
+
+    assert found("spec.ports[80,TCP].name") == found("spec.ports[80,TCP]") == found("spec.ports") == ["of the port"]
+    assert found("spec.ports[81,TCP]") == found("spec.typ") == found("metadata.labels.a") == []
+    assert found("metadata.labels.a.b/c") == found("metadata.labels") == found("metadata") == ["of labels"]
+    assert found("spec.selector.app") == ["of the selector"]
+    assert found("spec", "metadata.labels.d") == ["of labels", "of the port", "of the selector"]
+    assert managers_of(["spec.type"], obj, own="of the port") == []

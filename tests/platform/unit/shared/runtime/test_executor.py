@@ -574,6 +574,18 @@ async def test_only_changes_by_other_clients_are_reported_as_restored(lab: Lab) 
     assert await restored() == {edited, "Service a was missing and has been recreated."}
 
 
+async def test_removal_of_many_fields_is_logged_in_short(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    """Another client can write fields into the record of the operator, which then removes them."""
+    caplog.set_level("INFO")
+    desired = lab.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"})
+    labels = desired["metadata"]["labels"] | {f"label-{number}": "" for number in range(5_000)}
+    lab.server.actor(OPERATOR).apply(SERVICE, {**desired, "metadata": {**desired["metadata"], "labels": labels}})
+    await lab.do(Apply(SERVICE, desired))
+    (line,) = (record.getMessage() for record in caplog.records if "applied Service a: " in record.getMessage())
+    assert "metadata.labels.label-1" in line
+    assert len(line) < 2_000
+
+
 @pytest.mark.parametrize("where", ["observe_error", "call_error"])
 async def test_unresponsive_database_is_reported_with_its_error_once_it_lasts(lab: Lab, where: str) -> None:
     await lab.plan()

@@ -20,6 +20,7 @@ from shared.status.verdict import Progress
 from shared.steps.connection import Connection, ConnectionSecret
 from shared.steps.database import Database
 from shared.steps.own_secrets import OwnSecrets
+from tests.harness import cost
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
 OWN = Owner(BOX, "ns", "a", "own", "box", "box-operator")
@@ -69,6 +70,12 @@ def test_reference_to_a_former_resource_of_the_name_is_removed(former: Obj) -> N
 
 def test_secret_with_its_owners_is_not_changed() -> None:
     assert own_secrets(secret("one", OWN.reference(), OTHER), one="uid-one").keep_owners() == PASS
+
+
+async def test_many_owners_of_a_secret_cost_little() -> None:
+    found = secret("one", OWN.reference(), *(OTHER | {"uid": f"other-{number}"} for number in range(6_000)))
+    async with cost.bounded():
+        assert own_secrets(found, one="uid-one").keep_owners() == PASS
 
 
 def test_spare_secret_of_the_resource_is_emptied_and_then_forgotten() -> None:
