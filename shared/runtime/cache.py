@@ -302,7 +302,8 @@ class Cache:
                 self._add_tombstone(kind, object_name, version)
                 concerned |= self._remove(kind, object_name)
         for known, object_name in list(self._tombstones):
-            if known == kind and namespace in (None, object_name.namespace) and object_name not in changed | listed:
+            is_present = object_name in listed or object_name in changed
+            if known == kind and namespace in (None, object_name.namespace) and not is_present:
                 self._tombstones[known, object_name] = version  # deleted as of this list, in its versions
         return concerned
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import POD, Key, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, key_of
-from shared.runtime.cache import Cache, Relist
+from shared.runtime.cache import MAX_TOMBSTONES, Cache, Relist
+from tests.harness import cost
 
 THING = Kind("example.com", "v1", "Thing", "things")
 OWNER = Key("default", "owner")
@@ -75,6 +76,20 @@ def test_late_event_does_not_resurrect_a_deleted_object(watched: Watched) -> Non
     assert watched.names() == []
     watched.cache.on_changed(POD, pod("p-1", 8))
     assert watched.names() == ["p-1"], "a new object of the same name is stored"
+
+
+async def test_list_after_many_deletions_costs_little(watched: Watched) -> None:
+    for number in range(MAX_TOMBSTONES):
+        watched.cache.on_deleted(POD, pod(f"former-{number}", 5))
+    relist = Relist(watched.cache, POD, None)
+    pages = [{"items": [pod(f"p-{n}", 6) for n in range(first, first + 25)]} for first in range(0, 10_000, 25)]
+    for page in pages:
+        relist.take(page | {"metadata": {"resourceVersion": "7", "continue": "more"}})
+    async with cost.bounded():
+        relist.take({"items": [], "metadata": {"resourceVersion": "7"}})
+    assert len(watched.names()) == 10_000
+    watched.cache.on_changed(POD, pod("former-1", 7))
+    assert len(watched.names()) == 10_000, "deleted as of this list"
 
 
 def test_late_deletion_does_not_remove_a_newer_object(watched: Watched) -> None:
