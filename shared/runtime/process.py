@@ -10,6 +10,7 @@ import math
 import random
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -66,8 +67,8 @@ RECONCILE_GRACE_SECONDS, EVENT_GRACE_SECONDS = 0.6, 0.2
 """Seconds allowed at exit for running reconciles, then for their events, until the Lease is released. A standby reads
 it each 1.1 s at the latest, so that it leads within 2 s. A cancelled reconcile is continued by the next leader."""
 
-RESOURCES_PER_TURN = 200
-"""Number of resources that a new leader queues in one turn of the event loop, which takes some milliseconds."""
+SECONDS_PER_TURN = 0.01
+"""Time for which a new leader queues resources in one turn of the event loop: it unpacks each, in some milliseconds."""
 
 WEBHOOK_LINGER_SECONDS = 3.0
 """Seconds for which webhooks still respond at exit: a Service keeps sending requests for a moment."""
@@ -151,12 +152,13 @@ class Lane:
         self._dependencies.forget_all(self.shard.owns)
         self._reconciler.begin()
         self.queue.open()
-        controller = self._controller
-        for number, obj in enumerate(self._cache.all(controller.kind, of=self.shard.owns)):
+        controller, due = self._controller, time.monotonic() + SECONDS_PER_TURN
+        for obj in self._cache.all(controller.kind, of=self.shard.owns):
             key = Key(obj["metadata"]["namespace"], obj["metadata"]["name"])
             self.queue.add(key, Priority.BACKGROUND if accessors.is_current(obj) else Priority.SPEC)
-            if number % RESOURCES_PER_TURN == 0:
+            if time.monotonic() >= due:
                 await asyncio.sleep(0)
+                due = time.monotonic() + SECONDS_PER_TURN
 
     def resync(self, seconds: float) -> None:
         """Reconcile every resource of the shard within this time."""

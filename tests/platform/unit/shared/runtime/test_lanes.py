@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -17,7 +18,7 @@ from shared.runtime.process import Lane, RunningController
 from shared.runtime.shards import Shard, shard_of
 from shared.runtime.supervisor import Supervisor
 from shared.status.events import Recorder
-from tests.harness import ApiServer
+from tests.harness import ApiServer, cost
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
 CHANGED = Key("default", "box-777")
@@ -62,6 +63,17 @@ async def test_change_that_no_leader_has_seen_precedes_all_other_resources(runni
     (worker,) = await lane.open()
     worker.cancel()
     assert await lane.queue.get() == CHANGED
+
+
+async def test_begin_of_a_term_with_large_resources_costs_little(running: RunningController) -> None:
+    spec = {"terms": [{"weight": number, "key": f"k{number}", "values": ["a", "b"]} for number in range(2_000)]}
+    for obj in boxes():
+        running.cache.on_changed(BOX, {**obj, "spec": spec, "metadata": {**obj["metadata"], "resourceVersion": "2"}})
+        await asyncio.sleep(0)
+    async with cost.bounded():
+        for lane in running.lanes:
+            (worker,) = await lane.open()
+            worker.cancel()
 
 
 async def test_lane_has_the_resources_of_its_shard_only(running: RunningController) -> None:
