@@ -27,8 +27,8 @@ NORMAL_WAITS = frozenset({"ContainerCreating", "PodInitializing", ""})
 MIN_RESTARTS = 2
 """Restarts after which a container that runs, and is not ready, counts as one that keeps exiting."""
 
-MAX_CAUSE_CHARACTERS = 150
-"""Length of a registry's error of an unknown kind."""
+MAX_ERROR_CHARACTERS, MAX_CAUSE_CHARACTERS = 8_192, 150
+"""Length of the part of a registry's error that is read, and of one of an unknown kind."""
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _IMAGE_WAITS: dict[str, str] = _TABLE["waits"]
@@ -93,7 +93,7 @@ def cannot_pull(image: str, reason: str, message: str) -> str:
         message: error of the container runtime, which repeats the reference up to four times; older kubelets report
             none during a back-off.
     """
-    cause = _IMAGE_WAITS[reason] or _cause(message.replace(image, ""))
+    cause = _IMAGE_WAITS[reason] or _cause(message[:MAX_ERROR_CHARACTERS].replace(image, ""))
     return f"cannot pull {image}{cause and ': '}{cause}"
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
+from tests.harness import cost
 
 
 def obj(ready: str = "True", reason: str = "", *, controller: str = "", **containers: bool) -> Obj:
@@ -128,6 +129,14 @@ def test_the_error_of_a_registry_is_reduced_to_its_cause_and_the_same_during_the
     ]
     assert {pod.problem for pod in found} == {f"cannot pull {REDIS}: {cause}"}
     assert all(pod.lacks_image and pod.hindrance == pod.problem for pod in found)
+
+
+@pytest.mark.parametrize("part", ["x", " ", "\n", "no match", "connection ", '": ', "desc = ", "time-"])
+async def test_long_error_of_a_registry_costs_little(part: str) -> None:
+    async with cost.bounded():
+        problem = Pod.of(waiting("ErrImagePull", part * (1_000_000 // len(part)))).problem
+    assert problem.startswith(f"cannot pull {REDIS}")
+    assert len(problem) < 300
 
 
 def test_an_older_kubelet_reports_no_cause_during_the_back_off() -> None:
