@@ -28,7 +28,7 @@ MEMORY = timedelta(minutes=15)
 """Time without a change by another client after which a conflict is over: GitOps tools apply every 3 to 10 minutes."""
 
 MAX_LISTED_FIELDS, MAX_FIELD_CHARACTERS = 5, 200
-"""Maximum number of fields in a message, and of characters of each: other clients name fields."""
+"""Maximum number of fields, and of managers, in a message, and of characters of a field: other clients name them."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class FieldConflicts:
         self._expire(key, now)
         conflict = self._of.setdefault(key, {}).setdefault((kind, name), _Conflict(now))
         conflict.count, conflict.last = conflict.count + 1, now
-        conflict.managers.update(managers)
+        conflict.managers.update(sorted(managers)[:MAX_LISTED_FIELDS])
         conflict.fields.update(field[:MAX_FIELD_CHARACTERS] for field in sorted(fields)[:MAX_LISTED_FIELDS])
         return not conflict.is_reported
 
@@ -109,7 +109,7 @@ class FieldConflicts:
 
 def _message(kind: Kind, name: str, conflict: _Conflict) -> str:
     managers, fields = sorted(conflict.managers), sorted(conflict.fields)
-    client = f"The field manager {' and '.join(managers)}" if managers else "Another client"
+    client = f"The field manager {' and '.join(managers[:MAX_LISTED_FIELDS])}" if managers else "Another client"
     listed = ", ".join(fields[:MAX_LISTED_FIELDS]) + (", …" if len(fields) > MAX_LISTED_FIELDS else "")
     return (
         f"{client} keeps changing {listed} of {kind} {name}, and the operator restores it. Configure that client not "
