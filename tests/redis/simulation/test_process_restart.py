@@ -201,7 +201,7 @@ async def test_nodes_have_their_data_although_the_file_was_edited_while_no_pod_r
 async def test_nodes_have_their_data_although_only_the_file_was_written(former: str, desired: str) -> None:
     """A webhook refuses the writes that follow the one of the ConfigMap, and all nodes stop after the switch."""
     run = ScenarioRun(World(REDIS))
-    of = {"replicasPerMaster": 0}  # with replicas, the file stays on until the pods are replaced
+    of: Obj = {"replicasPerMaster": 0}  # with replicas, the file stays on until the pods are replaced
     await run.run_steps((cluster(3, config={"appendonly": former}, **of),))
     run.world.server.faults.answer(403, when=requests("PATCH", "/statefulsets/"), times=None)
     await run.run_steps((cluster(3, config={"appendonly": desired}, **of), later(60)))

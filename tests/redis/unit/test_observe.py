@@ -31,6 +31,7 @@ OPTIONS = parse_options("redis-operator", "redis", [], {})
 
 INFORMATION = """\
 redis_version:8.0.2
+run_id:r
 used_memory:1
 maxmemory:0
 maxmemory_policy:noeviction
@@ -66,7 +67,8 @@ class StubServer:
         line = f"{self.id} 10.0.0.1:6379@16379 myself,master - 0 0 1 connected {self.slots}{marks}\n"
         user = ["flags", ["on", "nopass"], "passwords", []]
         state, given = "cluster_state:ok\ncluster_current_epoch:1\n", (["masterauth", ""], ["masteruser", ""])
-        found = [f"{INFORMATION}run_id:{self.run}\n", 0, state, line, given[0], user, given[1], None]
+        information = INFORMATION.replace("run_id:r", f"run_id:{self.run}")
+        found = [information, 0, state, line, given[0], user, given[1], None]
         settings = [command[2] for command in commands[len(found) :]]
         return [*found, *([name, "20"] if name != "mine.size" else [] for name in settings)]
 

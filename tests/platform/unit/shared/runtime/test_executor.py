@@ -285,7 +285,7 @@ async def test_dry_run_changes_nothing_and_its_refusal_ends_the_chain(lab: Lab) 
     assert not await lab.do(judged)
     await lab.do(judged, Shake())
     assert (lab.server.version, lab.boxes.done) == (before, [Shake()])
-    assert lab.harness.cache.get(SERVICE, NAMESPACE, "a")["spec"] == service["spec"]
+    assert (lab.harness.cache.get(SERVICE, NAMESPACE, "a") or {})["spec"] == service["spec"]
     lab.server.faults.answer(403, when=requests("PATCH", "/services/a"))
     with pytest.raises(Forbidden):
         await lab.do(judged, Shake())
