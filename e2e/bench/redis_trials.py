@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+from redis.crc import key_slot
+
 from e2e.bench.redis_measures import Race, Side
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.workload import Kind
-from operators.redis.slots.hash_slots import SLOTS, key_slot
+from operators.redis.slots.hash_slots import SLOTS
 from tools.databases.redis_servers import Cluster
 from tools.local.paths import REPOSITORY
 

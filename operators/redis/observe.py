@@ -84,31 +84,31 @@ def observer(connect: Connect, clock: Callable[[], float] = elapsed) -> Observe:
         connect: opens a connection to a node.
         clock: monotonic time in seconds.
     """
-    return partial(_observe, connect, Zones(), Deletions(clock))
+    observed = dict[Key, dict[str, float]]()
+    return partial(_observe, connect, Zones(), lambda *given: deleted_seconds(observed, clock(), *given))
 
 
-class Deletions:
-    """When the deletion of each pod was first observed; a new process of the operator begins again.
+def deleted_seconds(
+    observed: dict[Key, dict[str, float]], now: float, key: Key, pods: Iterable[Obj]
+) -> Mapping[str, float]:
+    """Return for how long the deleted ones of all pods of a resource are known to be deleted, by UID.
 
     Args:
-        clock: monotonic time in seconds.
+        observed: when each deletion was first observed, which a new process of the operator does not know.
     """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._observed: dict[Key, dict[str, float]] = {}  # times by the UID of the pod
-
-    def seconds(self, key: Key, pods: Iterable[Obj]) -> Mapping[str, float]:
-        """Return for how long the deleted ones of all pods of a resource are known to be deleted, by UID."""
-        now, before = self._clock(), self._observed.pop(key, {})
-        deleted = [pod["metadata"]["uid"] for pod in pods if is_terminating(pod)]
-        if deleted:
-            self._observed[key] = {uid: before.get(uid, now) for uid in deleted}
-        return {uid: now - before.get(uid, now) for uid in deleted}
+    before = observed.pop(key, {})
+    if found := {pod["metadata"]["uid"] for pod in pods if is_terminating(pod)}:
+        observed[key] = {uid: before.get(uid, now) for uid in found}
+    return {uid: now - before.get(uid, now) for uid in found}
 
 
 async def _observe(
-    connect: Connect, zones: Zones, deletions: Deletions, resource: RedisCluster, cache: Cache, kube: Kube
+    connect: Connect,
+    zones: Zones,
+    deletions: Callable[[Key, Iterable[Obj]], Mapping[str, float]],
+    resource: RedisCluster,
+    cache: Cache,
+    kube: Kube,
 ) -> Observed:
     key = Key(resource.namespace, resource.name)
     of_users = sorted(
@@ -128,7 +128,7 @@ async def _observe(
         user_connections={name: await connection.read(kube, cache, resource.obj, name=name) for name in of_users},
     )
     pods = {number: pod for pod in cache.owned(POD, key) if (number := _pod_number(resource, pod)) is not None}
-    deleted = deletions.seconds(key, pods.values())
+    deleted = deletions(key, pods.values())
     claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)
     existing = ""
     if is_adopting(resource, claims, names.CLUSTER_UID):

@@ -17,13 +17,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from redis.crc import key_slot
+
 from operators.redis.api.catalogue import CATALOGUES
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import RedisError, Refused
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Access, Command, Endpoint, Server
-from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
+from operators.redis.slots.hash_slots import SLOTS, Slots
 from tools.databases import redis_programs
 from tools.local.machine import processes
 from tools.local.machine.network import free_ports

@@ -436,11 +436,7 @@ def parse_nodes(text: str, entries: Entries | None = None) -> tuple[Node, ...]:
     return tuple(found)
 
 
-_REWRITTEN = {
-    "aof_rewrite_in_progress": "0",
-    "aof_rewrite_scheduled": "0",
-    "aof_last_bgrewrite_status": "ok",
-}
+_REWRITTEN = {"aof_rewrite_in_progress": "0", "aof_rewrite_scheduled": "0", "aof_last_bgrewrite_status": "ok"}
 """Fields of INFO with their values once a rewrite of the append-only file is complete."""
 
 

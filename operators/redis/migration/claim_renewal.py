@@ -45,7 +45,7 @@ async def renew_claims(source: End, target: End, patience: float) -> None:
         Loading: the target does not know yet that the source owns slots.
         Unreachable: no message of the source arrived, or an end is unreachable.
     """
-    if not target.features.keeps_unclaimed_marks:
+    if not target.report.features.keeps_unclaimed_marks:
         return
     at_source, at_target = await asyncio.gather(_table(source), _table(target))
     known = at_target.node(source.id)

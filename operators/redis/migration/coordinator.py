@@ -176,7 +176,7 @@ def _kind(path: MigrationPath) -> str:
     """Return how slots move on a path: server-side, if both ends support it and no slot was started key by key."""
     begun = {*path.source.report.me.migrating, *path.source.report.me.importing}
     begun |= {*path.target.report.me.migrating, *path.target.report.me.importing}
-    kinds = {path.source.features.migration, path.target.features.migration}
+    kinds = {path.source.report.features.migration, path.target.report.features.migration}
     return "keys" if begun or len(kinds) > 1 else kinds.pop()
 
 

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.redis.api.engine_versions import Features
 from operators.redis.client.errors import RedisError, Refused, Unreachable, sure
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.client.responses import NodeReport
@@ -84,10 +83,6 @@ class End:
     def name(self) -> str:
         """Name of the pod."""
         return self.endpoint.name
-
-    @property
-    def features(self) -> Features:
-        return self.report.features
 
     def inherits(self, node_id: str) -> bool:
         """Return whether this node owns the slots of another, which replicates it, has failed or no longer exists."""

@@ -1,11 +1,7 @@
-"""Sets of hash slots, and the slot of a key. Pure.
-
-Source: Redis Cluster specification, "Key distribution model" and "Hash tags".
-"""
+"""Sets of hash slots. Pure."""
 
 from __future__ import annotations
 
-from binascii import crc_hqx
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -116,10 +112,3 @@ class Slots:
 
     def __repr__(self) -> str:
         return f"Slots({str(self)!r})"
-
-
-def key_slot(key: bytes) -> int:
-    """Return the slot of a key: CRC16 (XMODEM) of the key, or of its first non-empty {…}, modulo 16384."""
-    _, opened, rest = key.partition(b"{")
-    tag, closed, _ = rest.partition(b"}")
-    return crc_hqx(tag if opened and closed and tag else key, 0) % SLOTS

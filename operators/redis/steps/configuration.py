@@ -120,11 +120,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def config_digest(seen: Assessment) -> str:
-    """Return a digest of the settings that need a restart."""
-    return config_marks(seen)[0]
-
-
 def config_marks(seen: Assessment) -> tuple[str, str, str]:
     """Return the digest of the settings that need a restart, the marker of the runtime settings, and the persistence.
 

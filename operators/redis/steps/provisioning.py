@@ -270,6 +270,3 @@ def _report_withheld_certificate(seen: Assessment) -> Step:
     secrets, source, name = seen.secrets, names.server_secret(seen.resource), names.tls_secret(seen.resource)
     copied = CopiedCertificate(source, name, secrets.original, secrets.mounted)
     return steps.report_withheld_certificates((copied,), seen.now)
-
-
-# Volumes.

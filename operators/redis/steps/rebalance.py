@@ -109,17 +109,13 @@ def _require_memory(seen: Assessment) -> Step | None:
     return None
 
 
-def _await_replicas(seen: Assessment) -> Step | None:
-    return await_replicas(seen, seen.slot_plan.moves)
-
-
 _CHECKS: Sequence[Callable[[Assessment], Step | None]] = (
     _await_owners,
     _record_assignments,
     _await_instances,
     _await_sync,
     _await_commands,
-    _await_replicas,
+    lambda seen: await_replicas(seen, seen.slot_plan.moves),
     _require_memory,
 )
 

@@ -171,7 +171,8 @@ class _Judging:
             _add(found.elsewhere, (giver, target), slot)
         elif owner and self._answers(owner):
             # A node that deletes such keys when it starts has not set the mark itself, and its keys would be deleted.
-            if keys and not _marks_stray_keys(self.view.nodes[target]):
+            report = self.view.nodes[target].report
+            if keys and not (report and report.features.marks_stray_keys):
                 _add(found.elsewhere, (source, target), slot)
             else:
                 _add(found.unexplained, target, slot)
@@ -195,11 +196,6 @@ class _Judging:
     def _strays(self, node_id: str, slot: int) -> int:
         node = self.view.nodes.get(node_id)
         return node.report.strays.get(slot, 0) if node and node.report else 0
-
-
-def _marks_stray_keys(node: Seen) -> bool:
-    report = node.report
-    return report is not None and report.features.marks_stray_keys
 
 
 def _add(group: dict[Key, Slots], key: Key, slot: int) -> None:

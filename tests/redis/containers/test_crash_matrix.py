@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pytest
+from redis.crc import key_slot
 
 from e2e.scenarios.redis.clients import Load
 from e2e.scenarios.redis.consistency import Death, Read, Write, violations
@@ -23,7 +24,7 @@ from operators.redis.client.errors import RedisError, Refused
 from operators.redis.client.responses import NodeReport
 from operators.redis.client.server import Server
 from operators.redis.migration.commands import MoveSlots
-from operators.redis.slots.hash_slots import Slots, key_slot
+from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from tests.support.containers.redis_killing import Killer, Point
 from tests.support.containers.redis_moving import FEW, close_arrived

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from operators.redis.slots.hash_slots import key_slot
+from redis.crc import key_slot
+
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.status import conditions

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
+from redis.crc import key_slot
+
 from operators.redis.client.server import BUS_PORT, PORT
-from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
+from operators.redis.slots.hash_slots import SLOTS, Slots
 from tests.redis.simulation.client import Entry
 
 ALL = (1 << SLOTS) - 1

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from redis.crc import key_slot
 
 from operators.redis import check
 from operators.redis.api.admission import validate
@@ -13,7 +14,6 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.check import KEYS, SPEC, use
 from operators.redis.client.errors import Refused, Unreachable
 from operators.redis.client.server import Access, Endpoint
-from operators.redis.slots.hash_slots import key_slot
 from shared.cli.check import Failed, NotYet
 from shared.kubernetes.kinds import Obj
 

@@ -15,7 +15,7 @@ from operators.redis.client.errors import Denied, Loading, RedisError, Unreachab
 from operators.redis.client.server import Access, Endpoint, Server
 from operators.redis.objects import names
 from operators.redis.objects.redis_conf import CONFIG_KEY
-from operators.redis.observe import ELSEWHERE, Deletions, observer
+from operators.redis.observe import ELSEWHERE, deleted_seconds, observer
 from operators.redis.operator import clusters
 from operators.redis.slots.placement import Location
 from operators.redis.state.observed import Observed
@@ -167,15 +167,15 @@ async def test_observation_of_a_healthy_cluster() -> None:
 
 def test_deletion_is_measured_from_its_first_observation_by_one_clock() -> None:
     now, key = 100.0, Key("default", "demo")
-    deletions = Deletions(lambda: now)
+    observed: dict[Key, dict[str, float]] = {}
     stays: Obj = {"metadata": {"uid": "stays"}}
     deleted: Obj = {"metadata": {"uid": "ends", "deletionTimestamp": "2030-01-01T00:00:00Z"}}
-    assert deletions.seconds(key, [stays, deleted]) == {"ends": 0}
+    assert deleted_seconds(observed, now, key, [stays, deleted]) == {"ends": 0}
     now = 125.0
-    assert deletions.seconds(Key("default", "other"), [deleted]) == {"ends": 0}
-    assert deletions.seconds(key, [stays, deleted]) == {"ends": 25}
-    assert deletions.seconds(key, [stays]) == {}
-    assert deletions.seconds(key, [deleted]) == {"ends": 0}
+    assert deleted_seconds(observed, now, Key("default", "other"), [deleted]) == {"ends": 0}
+    assert deleted_seconds(observed, now, key, [stays, deleted]) == {"ends": 25}
+    assert deleted_seconds(observed, now, key, [stays]) == {}
+    assert deleted_seconds(observed, now, key, [deleted]) == {"ends": 0}
 
 
 @pytest.mark.parametrize("replicas", [5_000, 2**31 - 1])

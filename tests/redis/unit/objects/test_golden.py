@@ -65,7 +65,7 @@ def test_objects_match_the_golden_file(case: str) -> None:
         objects += cert_manager_certificates(own, names.COMPONENT, certificates.leaves(resource), issuer)
     image, digest = (
         resource.image_reference(SETTINGS.image_repository),
-        configuration.config_digest(assess(resource, observed)),
+        configuration.config_marks(assess(resource, observed))[0],
     )
     uid = origin(resource, observed)
     pod = template.pod(

@@ -25,7 +25,7 @@ from tests.redis.unit.world import assess
 
 def pod(secrets: Secrets | None = None, **spec: Any) -> Obj:
     resource = wished(**spec)
-    own, digest = names.owner(resource, "op"), configuration.config_digest(assess(resource, Observed()))
+    own, digest = names.owner(resource, "op"), configuration.config_marks(assess(resource, Observed()))[0]
     return template.pod(resource, own, resource.image_reference("redis"), made_with(secrets or Secrets()), digest)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.redis.slots.hash_slots import SLOTS, Slots, key_slot
+from operators.redis.slots.hash_slots import SLOTS, Slots
 
 NUMBERS = st.integers(0, SLOTS - 1)
 RUNS = st.builds(lambda start, length: range(start, min(start + length, SLOTS)), NUMBERS, st.integers(1, 6000))
@@ -74,24 +74,3 @@ def test_invalid_text_is_rejected(text: str) -> None:
 def test_slot_out_of_range_is_rejected(slot: int | range) -> None:
     with pytest.raises(ValueError, match="not within slots 0-16383"):
         Slots.of(slot)
-
-
-@pytest.mark.parametrize(
-    ("key", "slot"),
-    [
-        (b"123456789", 12739),  # the example of the specification: 0x31C3
-        (b"", 0),
-        (b"foo", 12182),
-        (b"foo{hash_tag}", 2515),
-        (b"bar{hash_tag}", 2515),
-        (b"hash_tag", 2515),
-        (b"foo{}{bar}", 8363),  # an empty tag is ignored: the whole key is hashed
-        (b"foo{{bar}}zap", 4015),  # the tag is `{bar`
-        (b"{bar", 4015),
-        (b"foo{bar}{zap}", 5061),  # the first tag counts
-        (b"bar", 5061),
-        (b"foo{bar", 15278),  # not closed: no tag
-    ],
-)
-def test_slot_of_a_key_matches_redis(key: bytes, slot: int) -> None:
-    assert key_slot(key) == slot

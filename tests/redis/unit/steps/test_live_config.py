@@ -217,7 +217,7 @@ def test_refused_setting_does_not_hold_up_a_rolling_update() -> None:
     after = cluster(*formed(), config={"activedefrag": "yes", "tcp-backlog": "100"})
     notes = {number: {note_name("activedefrag"): note("yes")} for number in range(6)}
     found = observed(after, before, notes=notes, activedefrag="no")
-    assert configuration.config_digest(assess(after, found)) != configuration.config_digest(assess(before, found))
+    assert configuration.config_marks(assess(after, found))[0] != configuration.config_marks(assess(before, found))[0]
     plan = planned(after, replace(found, instances=tuple(replace(each) for each in found.instances)))
     assert plan.verdict.reason in ("Upgrading", "ConfigRefused")
 
@@ -235,10 +235,10 @@ def test_file_gets_a_setting_when_all_servers_use_it() -> None:
     before, after = cluster(*formed()), cluster(*formed(), config={"hz": "20", "tcp-backlog": "100"})
     found = observed(after, before, hz="10")
     assert config_map_of(after, found)["data"] == config_map_of(before, found)["data"]
-    assert configuration.config_digest(assess(after, found)) == configuration.config_digest(assess(before, found))
+    assert configuration.config_marks(assess(after, found))[0] == configuration.config_marks(assess(before, found))[0]
     found = observed(after, before, hz="20")
     assert "hz 20" in config_map_of(after, found)["data"][CONFIG_KEY]
-    assert configuration.config_digest(assess(after, found)) != configuration.config_digest(assess(before, found))
+    assert configuration.config_marks(assess(after, found))[0] != configuration.config_marks(assess(before, found))[0]
 
 
 def test_file_keeps_its_settings_while_no_server_is_reachable() -> None:
@@ -288,9 +288,9 @@ def test_value_that_the_version_does_not_accept_is_neither_sent_nor_written(name
     assert (plan.verdict.reason, plan.verdict.progress) == ("ConfigRefused", Progress.PROGRESSING)
     assert f"refused settings: {name} " in plan.verdict.message
     assert config_map_of(wrong, found)["data"] == config_map_of(before, found)["data"]
-    assert configuration.config_digest(assess(wrong, found)) == configuration.config_digest(assess(before, found)), (
-        "no restart"
-    )
+    assert (
+        configuration.config_marks(assess(wrong, found))[0] == configuration.config_marks(assess(before, found))[0]
+    ), "no restart"
 
 
 def test_refused_value_replaces_neither_the_former_one_nor_a_default() -> None:
@@ -343,7 +343,7 @@ def digest_after_edit(*values: str, at: tuple[At, ...] = (), edited: bool = True
     before = config_map_of(resource, found)
     if edited:
         before = {**before, "data": {CONFIG_KEY: before["data"][CONFIG_KEY] + EDIT}}
-    return configuration.config_digest(assess(resource, replace(found, instances=instances, config_map=before)))
+    return configuration.config_marks(assess(resource, replace(found, instances=instances, config_map=before)))[0]
 
 
 def test_edit_by_hand_that_no_server_read_restarts_nothing() -> None:
@@ -574,4 +574,4 @@ def test_restarts_are_counted_although_the_config_map_was_deleted() -> None:
     digest = removed["metadata"]["annotations"][names.READ_ONCE]
     assert digest.endswith(".1")
     made = {"metadata": {}, "spec": {"template": {"metadata": {"annotations": {names.READ_ONCE: digest}}}}}
-    assert configuration.config_digest(assess(resource, replace(found, config_map=None, stateful_set=made))) == digest
+    assert configuration.config_marks(assess(resource, replace(found, config_map=None, stateful_set=made)))[0] == digest

@@ -177,7 +177,7 @@ def test_log_is_not_switched_on_before_it_is_decided_whether_a_snapshot_is_old()
     """A primary with a log counts as one that has all its data."""
     resource, at = cluster(*formed()), [P0, P1, P2, WAITING, R1, R2]
     found = seen(resource, *at)
-    snapshots = live(cluster(*at, **SNAPSHOTS))
+    snapshots = dict(live(cluster(*at, **SNAPSHOTS)))
     instances = tuple(
         replace(each, report=replace(each.report, settings=snapshots | (STARTED if each.number == 0 else {})))
         for each in found.instances
