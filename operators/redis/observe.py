@@ -53,6 +53,7 @@ from shared.kubernetes.kinds import (
 )
 from shared.kubernetes.ordinals import ordinal
 from shared.kubernetes.pods import Pod
+from shared.kubernetes.secrets import reduce
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
 from shared.runtime.steady_clock import elapsed
@@ -176,6 +177,7 @@ async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
     if text is None:
         message = f"{at}: ConfigMap {name} has no key {CONFIG_KEY}. Add it, or change the name."
         return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
+    reduce(found, {CONFIG_KEY: text[: redis_conf.MAX_BYTES + 1]})
     if why := redis_conf.excess(text):
         message = f"{at}: ConfigMap {name}: {CONFIG_KEY} {why}. Shorten it."
         return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_INVALID, message))

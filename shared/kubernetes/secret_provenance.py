@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from shared.kubernetes.accessors import annotation, status_of
+from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
 
 RECORD = "secrets"
@@ -59,13 +60,24 @@ def usable(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None
 
 
 def unproven(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None]) -> tuple[Obj, ...]:
-    """Return the Secrets of the operator's names whose content may not be used."""
+    """Return the Secrets of the operator's names whose content may not be used, and remove that from memory."""
     secrets = (found.get(name) for name in sorted(names))
-    return tuple(secret for secret in secrets if secret is not None and _is_unproven(resource, secret))
+    unused = tuple(secret for secret in secrets if secret is not None and _is_unproven(resource, secret))
+    for secret in unused:
+        secret["data"] = {**_REMOVED}
+    return unused
+
+
+_REMOVED = {"": "removed"}
+"""Data of a Secret whose content was removed from memory; no Secret has this key."""
 
 
 def _is_unproven(resource: Obj, secret: Obj) -> bool:
-    return not is_blank(secret) and not is_proven(resource, secret)
+    if is_blank(secret):
+        return False
+    if (proven := is_proven(resource, secret)) and secret["data"] == _REMOVED:
+        raise Conflict("a Secret was adopted during the reconcile, which has not kept its content")
+    return not proven
 
 
 def record(

@@ -14,6 +14,7 @@ from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import SECRET, Obj
 
 CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt"
+CERTIFICATE_KEYS = (CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY)
 """Keys of a Secret with a certificate, as cert-manager uses them."""
 
 PASSWORD_KEY, PREVIOUS_PASSWORD_KEY = "password", "previousPassword"
@@ -31,8 +32,23 @@ may have 100,000 keys; those that operators write have less than 600."""
 MAX_CONCURRENT_READS = 4
 """Maximum number of Secrets that are read at once for a resource: each may have 1 MiB."""
 
-MAX_TEXT_CHARACTERS = 16 * 1024
-"""Maximum length of a value in base64 that stays of a Secret of which only some keys are used; a longer one is cut."""
+MAX_BYTES: Mapping[str, int] = {AUTHORITY_KEY: 256 * 1024, CERTIFICATE_KEY: 64 * 1024, PRIVATE_KEY: 64 * 1024}
+"""Maximum size of a value that others provide, by its key (`pki.certs`)."""
+
+MAX_TEXT_BYTES = 4096
+"""The same of any other key, such as a password."""
+
+TOO_LONG = "A"
+"""Placeholder for a longer value. It cannot be decoded, so that it counts as missing, and `texts` refuses it."""
+
+
+def used(*uses: tuple[Iterable[str], Iterable[str]]) -> dict[str, set[str]]:
+    """Return the keys that are used of each Secret: each use has names of Secrets, and keys."""
+    found: dict[str, set[str]] = {}
+    for names, keys in uses:
+        for name in names:
+            found.setdefault(name, set()).update(keys)
+    return found
 
 
 MAX_CONTENT_CHARACTERS = 448 * 1024
@@ -43,34 +59,41 @@ TOO_LONG = base64.b64encode(b"(too long)").decode()
 
 
 async def find(
-    kube: Kube, namespace: str, names: Iterable[str], keys: Mapping[str, Collection[str]] | None = None
+    kube: Kube, namespace: str, provided: Mapping[str, Collection[str]], made: Collection[str] = ()
 ) -> dict[str, Obj | None]:
     """Return the current Secrets by name; None for one that does not exist.
 
     Args:
-        names: names of the Secrets.
-        keys: the keys that are used of a Secret, by its name, if a spec can name many of them: other content does not
-            stay in memory.
+        provided: the keys that are used of each Secret that others provide. Other content does not stay in memory.
+        made: names of the Secrets that the operator makes, which are returned whole, also if others provide them.
     """
     turn = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
     async def read(name: str) -> Obj | None:
         async with turn:
             secret = await _find(kube, namespace, name)
-            if secret is not None and keys and name in keys:
-                _reduce(secret, keys[name])
+            if secret is not None and name not in made:
+                reduce(secret, _short(secret.get("data") or {}, provided[name]))
             return secret
 
-    unique_names = sorted(set(names))
-    found = await asyncio.gather(*map(read, unique_names))
-    return dict(zip(unique_names, found, strict=True))
+    names = sorted({*provided, *made})
+    found = await asyncio.gather(*map(read, names))
+    return dict(zip(names, found, strict=True))
 
 
-def _reduce(secret: Obj, keys: Collection[str]) -> None:
-    """Remove what is not used from the Secret itself: a reconcile remembers what it has read."""
-    metadata, data = secret["metadata"], secret.get("data") or {}
-    secret["metadata"] = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
-    secret["data"] = {key: data[key][:MAX_TEXT_CHARACTERS] for key in keys if data.get(key)}
+def _short(data: Mapping[str, str], keys: Collection[str]) -> dict[str, str]:
+    """Return the values that are used; MAX_KEYS and one stay of more keys, so that they are refused."""
+    most = {key: -(-MAX_BYTES.get(key, MAX_TEXT_BYTES) // 3) * 4 for key in keys}
+    found = {key: data[key] if len(data[key]) <= most[key] else TOO_LONG for key in most if data.get(key)}
+    return found | (dict.fromkeys(map(str, range(MAX_KEYS + 1)), "") if len(data) > MAX_KEYS else {})
+
+
+def reduce(obj: Obj, data: Mapping[str, str]) -> None:
+    """Leave only this data in a Secret or ConfigMap itself: a reconcile remembers what it has read."""
+    metadata = {field: obj["metadata"].get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
+    kept = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind"), "metadata": metadata, "data": {**data}}
+    obj.clear()
+    obj.update(kept)
 
 
 def shorten(secret: Obj) -> None:

@@ -15,16 +15,16 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
+    MAX_BYTES,
     MAX_KEYS,
+    MAX_TEXT_BYTES,
     PASSWORD_KEY,
     PRIVATE_KEY,
+    TOO_LONG,
     content_of,
 )
 from shared.pki import certs
 from shared.status.reasons import SECRET_INVALID, SECRET_MISSING, Reason
-
-MAX_PASSWORD_BYTES = 4096
-"""Maximum size of a password."""
 
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 """Characters that a password must not have: C programs cut it at NUL, configuration files at a line break."""
@@ -60,7 +60,7 @@ def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
         at: field that references the Secret, for the message.
 
     Raises:
-        UnusableSecret: the Secret does not exist, lacks a key, has too many, or has a value that is not text.
+        UnusableSecret: the Secret does not exist, lacks a key, or has too many, or a value is too long or no text.
     """
     if secret is None:
         raise UnusableSecret(
@@ -69,7 +69,10 @@ def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
         )
     given = secret.get("data") or {}
     if len(given) > MAX_KEYS:
-        wrong = f"{len(given):,} keys, and at most {MAX_KEYS:,} are accepted. Leave only {', '.join(keys)}."
+        wrong = f"more than {MAX_KEYS:,} keys. Leave only {', '.join(keys)}."
+        raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
+    if long := [key for key in (*keys, AUTHORITY_KEY) if given.get(key) == TOO_LONG]:
+        wrong = f"{long[0]} has more than {MAX_BYTES.get(long[0], MAX_TEXT_BYTES):,} bytes. Shorten it."
         raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
     if missing := [key for key in keys if not given.get(key)]:
         raise UnusableSecret(SECRET_MISSING, f"{at}: Secret {name} has no {' and no '.join(missing)}. Add it.")
@@ -90,8 +93,8 @@ def password_of(at: str, name: str, secret: Obj | None, key: str = PASSWORD_KEY)
         UnusableSecret: there is no password, it is too long, or it has control characters.
     """
     (password,) = texts(at, name, secret, key)
-    if len(password.encode()) > MAX_PASSWORD_BYTES:  # of a long one, only the beginning may be known
-        wrong = f"{key} has more than {MAX_PASSWORD_BYTES:,} bytes. Choose another."
+    if len(password.encode()) > MAX_TEXT_BYTES:
+        wrong = f"{key} has more than {MAX_TEXT_BYTES:,} bytes. Shorten it."
         raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
     if password != password.strip("\r\n"):
         raise UnusableSecret(

@@ -56,7 +56,7 @@ async def problem(kube: Kube, namespace: str, at: str, store: VolumeStore | S3) 
         return None
     name = store.credentials_secret
     try:
-        texts(f"{at}.s3", name, (await find(kube, namespace, [name]))[name], *KEYS)
+        texts(f"{at}.s3", name, (await find(kube, namespace, {name: KEYS}))[name], *KEYS)
     except UnusableSecret as wrong:
         return wrong.problem
     return None

@@ -17,11 +17,13 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
+    CERTIFICATE_KEYS,
     PASSWORD_KEY,
     PREVIOUS_PASSWORD_KEY,
     content_of,
     digest,
     find,
+    used,
 )
 from shared.pki import certs
 from shared.pki.certs import Certificate, Pair, joined
@@ -140,7 +142,7 @@ async def read(resource: EtcdCluster, kube: Kube, *, with_stored: bool = False) 
     """
     stored = {resources.credentials_secret(resource)} if with_stored else set()
     made = made_secrets(resource) | stored
-    found = await find(kube, resource.namespace, names(resource) | made)
+    found = await find(kube, resource.namespace, names(resource), made)
     secrets = await evaluate(judge, resource, secret_provenance.usable(resource.obj, made, found))
     return replace(secrets, unproven=secret_provenance.unproven(resource.obj, made, found))
 
@@ -156,12 +158,15 @@ def made_secrets(resource: EtcdCluster) -> set[str]:
     return made | {*certificates} | former_secrets(resource)
 
 
-def names(resource: EtcdCluster) -> set[str]:
-    """Return the names of the Secrets that the cluster uses."""
-    copies = (copy for _, copy, _, _ in _sources(resource))
-    has_auth = resource.spec.auth is not None
-    known = (resources.root_secret(resource), resources.credentials_secret(resource)) if has_auth else ()
-    return {*_certificates(resource), *copies, *known, resources.client_password_secret(resource)} - {""}
+def names(resource: EtcdCluster) -> dict[str, set[str]]:
+    """Return the names of the Secrets of a cluster, with the keys that are used if others provide them."""
+    has_auth, passwords = resource.spec.auth is not None, (PASSWORD_KEY, PREVIOUS_PASSWORD_KEY)
+    return used(
+        (_certificates(resource), CERTIFICATE_KEYS),
+        ((copy for _, copy, _, _ in _sources(resource)), ()),
+        ((resources.root_secret(resource), resources.credentials_secret(resource)) if has_auth else (), passwords),
+        ({resources.client_password_secret(resource)} - {""}, passwords),
+    )
 
 
 def root_secret(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Obj | None:

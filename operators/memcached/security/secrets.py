@@ -27,7 +27,17 @@ from shared.api.memo import remembered
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PASSWORD_KEY, content_of, digest, find, key_of
+from shared.kubernetes.secrets import (
+    AUTHORITY_KEY,
+    CERTIFICATE_KEY,
+    CERTIFICATE_KEYS,
+    PASSWORD_KEY,
+    content_of,
+    digest,
+    find,
+    key_of,
+    used,
+)
 from shared.pki import certs
 from shared.pki.copies import CopiedCertificate, TrustedCertificate
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
@@ -146,9 +156,9 @@ async def read_secrets(
         template: template of the servers; None if there are none.
         hashes_users: whether the plan needs the digest of the users file, which takes long.
     """
-    names, made = {users_secret(resource), *_certificates(resource)} - {""}, made_secrets(resource)
-    spare = spare_secrets(resource)
-    found = await find(kube, resource.namespace, names | made | spare)
+    made, spare = made_secrets(resource), spare_secrets(resource)
+    names = used(({users_secret(resource)} - {""}, {USERS_KEY}), (_certificates(resource), CERTIFICATE_KEYS))
+    found = await find(kube, resource.namespace, names, made | spare)
     usable = secret_provenance.usable(resource.obj, made | spare, found)
     secrets = await evaluate(_parsed, resource, usable, template, hashes_users=hashes_users)
     key = content_of(usable.get(attestation_secret(resource))).get(ATTESTATION_KEY, "")

@@ -92,8 +92,7 @@ NOTHING: Kept = {}
 def excess(text: str) -> str:
     """Return which limit a redis.conf exceeds, as the end of a sentence; empty if it exceeds none."""
     if len(text) > MAX_BYTES or text.count("\n") > MAX_LINES:
-        count = text.count("\n")
-        return f"has {len(text):,} bytes and {count:,} lines, and at most {MAX_BYTES:,} and {MAX_LINES:,} are accepted"
+        return f"has more than {MAX_BYTES:,} bytes or {MAX_LINES:,} lines"
     lines = [line for line in map(str.strip, text.split("\n")) if line and not line.startswith("#")]
     if len(lines) > MAX_DIRECTIVES or sum(map(len, lines)) > MAX_DIRECTIVES_BYTES:
         return (

@@ -16,12 +16,14 @@ from shared.kubernetes import secret_provenance
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import (
+    CERTIFICATE_KEYS,
     PASSWORD_KEY,
     PREVIOUS_PASSWORD_KEY,
     content_of,
     digest,
     find,
     key_of,
+    used,
 )
 from shared.pki.certs import joined
 from shared.pki.secret_checks import (
@@ -79,7 +81,7 @@ class Secrets:
 async def read(resource: RedisCluster, kube: Kube) -> Secrets:
     """Read the Secrets and evaluate them."""
     made = made_secrets(resource)
-    found = await find(kube, resource.namespace, names(resource) | made, _keys_of_users(resource, made))
+    found = await find(kube, resource.namespace, names(resource), made)
     secrets = await evaluate(judge, resource, secret_provenance.usable(resource.obj, made, found))
     return replace(secrets, unproven=secret_provenance.unproven(resource.obj, made, found))
 
@@ -96,24 +98,17 @@ def made_secrets(resource: RedisCluster) -> set[str]:
     return made | (former_secrets(resource) - object_names.recorded_user_secrets(resource))
 
 
-def names(resource: RedisCluster) -> set[str]:
-    """Return the names of the Secrets of a cluster."""
-    return _own_names(resource) | {user.password_secret.name for user in resource.spec.users if user.password_secret}
-
-
-def _own_names(resource: RedisCluster) -> set[str]:
-    given = object_names.password_secret(resource)
-    found = {object_names.users_secret(resource), *_certificates(resource), *((given,) if given else ())}
-    return found | ({object_names.tls_secret(resource)} if resource.spec.tls.mode != "none" else set())
-
-
-def _keys_of_users(resource: RedisCluster, made: set[str]) -> dict[str, set[str]]:
-    """Return the keys with passwords of users, by the names of Secrets that are used for nothing else."""
-    found: dict[str, set[str]] = {}
-    for given in (user.password_secret for user in resource.spec.users):
-        if given is not None and given.name not in _own_names(resource) | made:
-            found.setdefault(given.name, set()).add(given.key or PASSWORD_KEY)
-    return found
+def names(resource: RedisCluster) -> dict[str, set[str]]:
+    """Return the names of the Secrets of a cluster, with the keys that are used if others provide them."""
+    given, is_encrypted = object_names.password_secret(resource), resource.spec.tls.mode != "none"
+    of_users = [user.password_secret for user in resource.spec.users if user.password_secret]
+    return used(
+        ({object_names.users_secret(resource)}, ()),
+        ({given} - {""}, (PASSWORD_KEY, PREVIOUS_PASSWORD_KEY)),
+        (_certificates(resource), CERTIFICATE_KEYS),
+        ({object_names.tls_secret(resource)} if is_encrypted else (), ()),
+        *(({each.name}, {each.key or PASSWORD_KEY}) for each in of_users),
+    )
 
 
 def provided_versions(resource: RedisCluster, secrets: Secrets) -> dict[str, str | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import dataclasses
 import functools
 import json
@@ -23,10 +24,11 @@ import pytest
 import operators
 from operators.redis.api.acl_user import MAX_USERS
 from shared.cli.options import parse_options
-from shared.kubernetes.client import Request, Response
+from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Obj
 from shared.pki import ca
 from shared.pki.certs import Pair
+from shared.runtime.dependencies import Dependencies
 from shared.runtime.operator import ServedKind
 from shared.status.conditions import READY
 from tests.harness import cost
@@ -237,6 +239,7 @@ class DecodingServer(ApiServer):
     """An API server whose answers are decoded, as those of a connection are: they share nothing with its objects."""
 
     async def request(self, request: Request) -> Response:
+        await asyncio.sleep(0)
         answer = await super().request(request)
         return answer._replace(body=orjson.loads(orjson.dumps(answer.body)))
 
@@ -300,6 +303,56 @@ async def test_hostile_content_of_the_secrets_of_clients_costs_little(size: int)
     target = next(target for target in TARGETS if target.name in USERS)
     made = ("cache-connection", *(f"cache-user-{user['name']}" for user in target.spec["users"]))
     await reconciled(target, {**target.secrets, **{key: {"password": b"x" * size} for key in made}})
+
+
+OTHER = {"other": b"x" * (MIB - 16_384)}
+RESOURCES = 24
+
+
+@pytest.mark.parametrize("is_made", [False, True], ids=("given", "made"))
+@pytest.mark.parametrize("target", [each for each in TARGETS if str(each) in FIRST or each.name == "root"], ids=str)
+async def test_reconciles_at_once_keep_only_what_they_use_of_secrets(target: Target, *, is_made: bool) -> None:
+    """All resources name the same Secrets, or Secrets have the names of those that the operator would make."""
+    options = parse_options(f"{target.operator}-operator", target.operator, ["--agent-image=operator:1"], {})
+    server = DecodingServer([each.resource.kind for each in KINDS[target.operator]])
+    controller = target.served.controller(options)
+    harness = Harness(controller, workloads=Workloads(server))
+    data = {"redis.conf": "hz 10\n", "other": "x" * (MIB - 16_384)}
+    wishes = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wishes", "namespace": NAMESPACE}}
+    harness.user_client.apply(CONFIG_MAP, {**wishes, "data": data}, force=True)
+    for number in range(RESOURCES):
+        configured = {"pod": [{"configmap": "wishes"}]} if target.kind == "RedisCluster" else {}
+        harness.apply(f"cache-{number}", **target.spec, **configured)
+    dependencies = Dependencies(controller.reads, lambda _: None)
+    kube = Kube(server, manager=controller.operator)
+
+    async def observed() -> set[str]:
+        """Observe all resources at once; return the names of the Secrets that were read."""
+        read: set[str] = set()
+        seen = []
+        with contextlib.ExitStack() as stack:
+            for key in harness.cache.keys(controller.kind):
+                stack.enter_context(dependencies.reconcile(key))
+                noting = stack.enter_context(dependencies.noting(key, kube))
+                resource = controller.resource(harness.cache.get(controller.kind, *key), harness.cache)
+                seen.append(await controller.observe(resource, harness.cache, noting))
+                read |= {name for kind, _, name in dependencies.known(key) if kind == SECRET}
+        return read
+
+    own = {
+        name
+        for name in await observed() - {*target.secrets}
+        if not name.endswith("-connection") and "-user-" not in name
+    }
+    secrets = (
+        dict.fromkeys(own, OTHER) if is_made else {each: {**target.secrets[each], **OTHER} for each in target.secrets}
+    )
+    for name, content in secrets.items():
+        data = {key: base64.b64encode(value).decode() for key, value in content.items()}
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}, "data": data}
+        harness.user_client.apply(SECRET, body, force=True)
+    async with cost.bounded():
+        assert await observed() >= secrets.keys()
 
 
 def _ready(harness: Harness) -> Obj:

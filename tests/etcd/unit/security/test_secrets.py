@@ -68,18 +68,18 @@ def complaint(*found: Obj, **spec: Any) -> tuple[str, str]:
 
 def test_cluster_without_tls_and_users_needs_no_secrets() -> None:
     assert judged() == Secrets()
-    assert names(cluster()) == set()
+    assert {*names(cluster())} == set()
 
 
 def test_names_of_the_secrets_follow_from_the_spec() -> None:
     copies = {"demo-peer-mounted", "demo-server-mounted"}
     users = {"root", "demo-operator-auth", "demo-client-password"}
-    assert names(cluster(**ROOT, **GIVEN)) == {*users, "peers", "clients", *copies}
-    assert names(cluster(auth={"rootSecretName": "root", "connectAs": "root"})) == {"root", "demo-operator-auth"}
-    assert names(cluster(**ROOT, connectionSecret=False)) == {"root", "demo-operator-auth"}
-    assert names(cluster(tls={"mode": "self"})) == {"demo-ca", "demo-peer-tls", "demo-server-tls", "demo-client-tls"}
+    assert {*names(cluster(**ROOT, **GIVEN))} == {*users, "peers", "clients", *copies}
+    assert {*names(cluster(auth={"rootSecretName": "root", "connectAs": "root"}))} == {"root", "demo-operator-auth"}
+    assert {*names(cluster(**ROOT, connectionSecret=False))} == {"root", "demo-operator-auth"}
+    assert {*names(cluster(tls={"mode": "self"}))} == {"demo-ca", "demo-peer-tls", "demo-server-tls", "demo-client-tls"}
     issued = {"demo-peer-tls", "demo-server-tls", "demo-client-tls"}
-    assert names(cluster(**ISSUED)) == {*issued, *copies, "demo-client-mounted"}
+    assert {*names(cluster(**ISSUED))} == {*issued, *copies, "demo-client-mounted"}
 
 
 async def test_secrets_are_read_from_the_api_server() -> None:

@@ -9,7 +9,7 @@ import pytest
 from operators.redis.security.secrets import Secrets, judge, names, read
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, Obj
-from shared.kubernetes.secrets import MAX_TEXT_CHARACTERS, encoded
+from shared.kubernetes.secrets import TOO_LONG, encoded
 from shared.pki.secret_checks import SecretProblem
 from tests.harness.api_server.kinds import NAMESPACE
 from tests.harness.api_server.server import ApiServer
@@ -35,11 +35,11 @@ def problem_of(*found: Obj, **spec: Any) -> tuple[str, str]:
 
 
 def test_secret_names_follow_from_the_spec() -> None:
-    assert names(wished()) == {"demo-users"}
-    assert names(wished(**AUTH, **TLS)) == {"demo-users", GIVEN, OWN, "demo-nodes-tls"}
+    assert {*names(wished())} == {"demo-users"}
+    assert {*names(wished(**AUTH, **TLS))} == {"demo-users", GIVEN, OWN, "demo-nodes-tls"}
     owned = {"demo-users", "demo-server-tls", "demo-client-tls", "demo-nodes-tls"}
-    assert names(wished(**ISSUED)) == owned
-    assert names(wished(tls={"mode": "self"})) == {*owned, "demo-ca"}
+    assert {*names(wished(**ISSUED))} == owned
+    assert {*names(wished(tls={"mode": "self"}))} == {*owned, "demo-ca"}
 
 
 async def test_secrets_are_read_from_the_api_server() -> None:
@@ -57,7 +57,7 @@ async def test_only_what_is_used_stays_of_the_secrets_of_users() -> None:
     server, mine = ApiServer(), {"name": "shared", "key": "mine"}
     chart = server.actor("kubectl")
     chart.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
-    content = {"password": "one", "mine": "x" * 20_000, "other": "y"}
+    content = {"password": "one", "previousPassword": "two", "mine": "x" * 20_000, "other": "y"}
     for name in ("shared", GIVEN):
         chart.create(SECRET, {"apiVersion": "v1"} | secret(name, content))
     users = [
@@ -67,14 +67,15 @@ async def test_only_what_is_used_stays_of_the_secrets_of_users() -> None:
     found = await read(wished(**AUTH, users=users), Kube(server, manager="redis-operator"))
     kept = found.found["shared"]
     assert kept is not None
-    assert kept["data"] == {key: text[:MAX_TEXT_CHARACTERS] for key, text in encoded(content).items() if key != "other"}
-    whole = found.found[GIVEN]
-    assert whole is not None
-    assert whole["data"] == encoded(content), "the password of user default is there too, and previousPassword"
+    assert kept["data"] == encoded({"password": "one"}) | {"mine": TOO_LONG}
+    given = found.found[GIVEN]
+    assert given is not None
+    assert given["data"] == encoded({"password": "one", "previousPassword": "two"})
+    assert given["metadata"].keys() == {"name", "namespace", "uid", "resourceVersion"}
     assert (found.of_users["u0"], found.of_users["u2"]) == ("one", "one")
     problem = found.of_users["u1"]
     assert isinstance(problem, SecretProblem)
-    assert problem.message == "spec.users u1: Secret shared: mine has more than 4,096 bytes. Choose another."
+    assert problem.message == "spec.users u1: Secret shared: mine has more than 4,096 bytes. Shorten it."
 
 
 def test_cluster_without_auth_needs_no_password() -> None:

@@ -8,6 +8,8 @@ from functools import cache
 
 import pytest
 
+from shared.kubernetes import secret_provenance, secrets
+from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import digest, key_of
 from shared.pki import ca
@@ -75,3 +77,15 @@ def test_digest_distinguishes_content_and_is_stable() -> None:
     assert len({digest(parts), digest([(b"k", b"onet"), (b"l", b"wo")]), digest([(b"x", b"one"), (b"l", b"two")])}) == 3
     assert key_of(secret()) == b"u-1"
     assert key_of(None) == b""
+
+
+def test_secret_that_is_adopted_during_a_reconcile_is_read_again() -> None:
+    """A reconcile keeps no content that it must not use: what is left is not the content of the Secret."""
+    secret: Obj = {"metadata": {"name": "a", "uid": "u"}, "data": secrets.encoded({"password": "one"})}
+    resource: Obj = {"metadata": {"annotations": {}}}
+    (unused,) = secret_provenance.unproven(resource, ["a"], {"a": secret})
+    assert secrets.content_of(unused) == {}
+    assert secret_provenance.usable(resource, ["a"], {"a": secret}) == {"a": None}
+    resource["metadata"]["annotations"][secret_provenance.ADOPT] = "u"
+    with pytest.raises(Conflict):
+        secret_provenance.usable(resource, ["a"], {"a": secret})

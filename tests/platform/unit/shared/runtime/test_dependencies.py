@@ -36,7 +36,7 @@ class Bench:
 
     async def read(self, key: Key, *names: str) -> None:
         with self.dependencies.noting(key, self.kube) as kube:
-            await secrets.find(kube, "default", names)
+            await secrets.find(kube, "default", {}, names)
 
     async def poll(self) -> None:
         await poll(self.kube, SECRET, None, [self.dependencies])
@@ -220,7 +220,7 @@ class Settled(Bench):
         """Read the Secret as a reconcile does; return the number of requests."""
         before = self.server.log.reads.total()
         with self.dependencies.noting(SHOP, self.kube, spec) as kube:
-            (self.found,) = (await secrets.find(kube, "default", [name])).values()
+            (self.found,) = (await secrets.find(kube, "default", {}, [name])).values()
         if settles:
             self.dependencies.settle(SHOP, spec)
         return self.server.log.reads.total() - before
