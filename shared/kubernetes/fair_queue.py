@@ -1,6 +1,7 @@
 """A queue of work in which no namespace delays the others. Pure: callers pass the time.
 
-Items wait by priority, and the namespaces of a priority take turns. An item that is taken holds a slot until it is
+Items wait by priority, and the namespaces of a priority take turns. A higher priority goes first, but a namespace that
+had a turn shares the next ones with those that have waited since. An item that is taken holds a slot until it is
 done. What waits for a server that does not answer, such as a hung database or the webhook of a namespace, must not hold
 what the others need. There are therefore two sets of slots:
 
@@ -45,6 +46,9 @@ SLOW_MEMORY_SECONDS = 60.0
 LOWER_SHARE = 8
 """One of this number of items has a lower priority, so that a constant stream of changes does not stop the others."""
 
+AGAIN = LOWER_SHARE // 2
+"""How often such an item counts of a namespace that had a turn since the one with the lower priority waits."""
+
 
 class Priority(enum.IntEnum):
     """Order in which items are taken; those of one namespace and priority, in the order in which they were added."""
@@ -87,6 +91,7 @@ class _Namespace:
         slow_slots: number of slow slots that it holds.
         overdue: number of items that are slow.
         slow_until: when it takes quick slots again, unless an item is slow then.
+        waits_since, had_turn: numbers of the last turn before it waits, and of its own last one; 0 if it had none.
     """
 
     speed: _Speed = _Speed.QUICK
@@ -95,6 +100,8 @@ class _Namespace:
     slow_slots: int = 0
     overdue: int = 0
     slow_until: float = -math.inf
+    waits_since: int = 0
+    had_turn: int = 0
 
 
 @dataclass(slots=True)
@@ -132,11 +139,11 @@ class FairQueue(Generic[Item]):
         self._slow_slots = slots - self._quick_slots
         self._begin_slots = min(MAX_QUICK_SLOTS, math.ceil(self._slow_slots / 2))
         self._share = math.ceil(self._begin_slots / 2)
-        self._quick_used = self._slow_used = 0
+        self._quick_used = self._slow_used = self._turns = 0
         self._rings: dict[_Class, _Ring[Item]] = {
             _Class(priority, speed): OrderedDict() for priority in Priority for speed in _Speed
         }
-        self._passed_over = dict.fromkeys(_TAKEN_FROM, 0)  # number of items that were preferred to those of a class
+        self._passed_over = dict.fromkeys(_TAKEN_FROM, 0)  # how often others were preferred to a class
         self._waiting: dict[Item, tuple[str, Priority]] = {}
         self._taken: dict[Item, _Taken] = {}
         self._on_time: dict[Item, None] = {}  # taken items that are not slow, by the time at which they were taken
@@ -161,7 +168,7 @@ class FairQueue(Generic[Item]):
         self._forget_idle(now)
         self._idle.pop(namespace, None)
         if (of := self._namespaces.get(namespace)) is None:
-            of = self._namespaces[namespace] = _Namespace()
+            of = self._namespaces[namespace] = _Namespace(waits_since=self._turns)
         of.items += 1
         self._waiting[item] = namespace, priority
         self._rings[_Class(priority, of.speed)].setdefault(namespace, OrderedDict())[item] = None
@@ -189,6 +196,8 @@ class FairQueue(Generic[Item]):
         else:
             del ring[namespace]
         of, is_slow = self._namespaces[namespace], chosen.speed is not _Speed.QUICK
+        self._turns += 1
+        of.waits_since = of.had_turn = self._turns
         self._taken[item] = taken = _Taken(namespace, now, self._memory(item), is_slow)
         of.memory += taken.memory
         self._on_time[item] = None
@@ -243,11 +252,16 @@ class FairQueue(Generic[Item]):
     def _choose(self) -> _Class:
         """Return the first class with an item that can be taken, unless a lower one was passed over too often."""
         found = [each for each in _TAKEN_FROM if self._rings[each] and self._has_slot(each.speed)]
-        due = (each for each in reversed(found) if self._passed_over[each] + 1 >= LOWER_SHARE)
-        chosen = next(due, found[0])
+        had_turn = self._next(found[0]).had_turn
         for each in found:
-            self._passed_over[each] = 0 if each is chosen else self._passed_over[each] + 1
+            self._passed_over[each] += AGAIN if had_turn > self._next(each).waits_since else 1
+        chosen = next((each for each in reversed(found) if self._passed_over[each] >= LOWER_SHARE), found[0])
+        self._passed_over[chosen] = 0
         return chosen
+
+    def _next(self, each: _Class) -> _Namespace:
+        """Return the namespace of a class whose turn is next."""
+        return self._namespaces[next(iter(self._rings[each]))]
 
     def _has_slot(self, speed: _Speed) -> bool:
         """Whether an item of such a namespace may begin."""

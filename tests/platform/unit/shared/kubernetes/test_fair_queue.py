@@ -175,6 +175,36 @@ def test_constant_changes_do_not_stop_a_lower_priority() -> None:
     assert "b-0" in [queue.take(0.0) for _ in range(LOWER_SHARE)]
 
 
+@pytest.mark.parametrize("lower", [CHANGE, BACKGROUND])
+def test_namespace_that_keeps_changing_specs_leaves_every_second_turn_to_others(lower: Priority) -> None:
+    """A tenant may patch 1,000 resources all the time, and others need a failover."""
+    queue = FairQueue[str](2)
+    for number in range(1_000):
+        queue.add(f"a-{number}", "a", SPEC, 0.0)
+    for number in range(100):
+        queue.add(f"n{number}-0", f"n{number}", lower, 0.0)
+    taken: list[str] = []
+    while any(not item.startswith("a-") for item in queue._waiting):
+        taken.append(queue.take(0.0))
+        queue.done(taken[-1], 0.0)
+        if taken[-1].startswith("a-"):
+            queue.add(taken[-1], "a", SPEC, 0.0)
+    assert len(taken) <= 201
+
+
+def test_changed_spec_of_a_namespace_that_waits_for_its_turn_overtakes_all_others() -> None:
+    queue = FairQueue[str](2)
+    for number in range(1_000):
+        queue.add(f"n{number}-0", f"n{number}", BACKGROUND, 0.0)
+    for number in range(10):
+        queue.add(f"s{number}-0", f"s{number}", SPEC, 0.0)
+    first = []
+    for _ in range(12):
+        first.append(queue.take(0.0))
+        queue.done(first[-1], 0.0)
+    assert by_namespace([item[0] + "-" for item in first]) == {"s": 10, "n": 2}, "one in eight is background"
+
+
 def test_items_are_neither_lost_nor_doubled() -> None:
     """Random additions, slow and quick work: every item is processed once, and every slot is free at the end."""
     chance = random.Random(7)
