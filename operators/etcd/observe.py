@@ -88,7 +88,7 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
     stray_pods = {pod["metadata"]["name"]: pod for pod in others if pod["metadata"]["name"] not in job_pods}
     claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)
     if is_adopting(resource, claims, names.CLUSTER_UID):
-        claims, former_resource = await adopted_volumes(resource, API.kind, "etcd", cache, kube)
+        claims, former_resource = await adopted_volumes(resource, API.kind, "etcd", names.CLUSTER_UID, cache, kube)
         seen = dataclasses.replace(seen, former_resource=former_resource)
     volumes = {number: volume for volume in claims if (number := _volume_number(resource, volume)) is not None}
     numbers = ordinals.to_observe(_expected(resource, seen), {*members, *volumes}, MAX_SIZE)

@@ -133,7 +133,7 @@ async def _observe(
     claims = cache.owned(PERSISTENT_VOLUME_CLAIM, key)
     existing = ""
     if is_adopting(resource, claims, names.CLUSTER_UID):
-        claims, existing = await adopted_volumes(resource, API.kind, "redis", cache, kube)
+        claims, existing = await adopted_volumes(resource, API.kind, "redis", names.CLUSTER_UID, cache, kube)
     if resource.adopts_from:  # also once all claims are handed over: the status may be lost
         made = [obj for obj in (seen.stateful_set, *pods.values()) if obj is not None]
         seen = dataclasses.replace(seen, adoptable=Adoptable(claims, existing, made))

@@ -116,6 +116,8 @@ class Cache:
         self._kept: dict[Kind, dict[_ObjectName, _Kept]] = {kind: {} for kind in self.kinds}
         self._names: dict[Kind, dict[Key, set[_ObjectName]]] = {kind: {} for kind in self.kinds}
         self._stored: Counter[str] = Counter()  # bytes by namespace
+        self._uids: dict[Key, str] = {}  # of resources
+        self._by_uid: dict[str, Key] = {}
         self._tombstones: dict[tuple[Kind, _ObjectName], int] = {}
         # By object that is being written: resources with events to report.
         self._pending: dict[tuple[Kind, _ObjectName], set[Key]] = {}
@@ -188,6 +190,10 @@ class Cache:
         """Return every resource that has an object of the kind."""
         return list(self._names[kind])
 
+    def key_of_uid(self, uid: str) -> Key | None:
+        """Return the resource with a UID; None if it is not known."""
+        return self._by_uid.get(uid)
+
     def knows(self, kind: Kind, obj: Obj) -> bool:
         """Whether this version of an object, or a newer one, was already observed or deleted."""
         object_name, version = _object_name(obj), resource_version(obj)
@@ -236,8 +242,11 @@ class Cache:
             self._kept[kind][object_name] = _Kept(resource_version(obj), key, packed, size)
             self._names[kind].setdefault(key, set()).add(object_name)
             concerned.add(key)
-            if kind == self.kinds[0] and not is_current(obj):
-                self.outdated.add(key)
+            if kind == self.kinds[0]:
+                self._uids[key] = uid = obj["metadata"].get("uid", "")
+                self._by_uid[uid] = key
+                if not is_current(obj):
+                    self.outdated.add(key)
         return concerned
 
     async def written(self, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
@@ -321,6 +330,7 @@ class Cache:
             return set()
         if kind == self.kinds[0]:
             self.outdated.discard(kept.key)
+            self._by_uid.pop(self._uids.pop(kept.key, ""), None)
         self._stored[kept.key.namespace] -= len(kept.packed)
         if not self._stored[kept.key.namespace]:
             del self._stored[kept.key.namespace]

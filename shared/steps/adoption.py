@@ -22,7 +22,7 @@ from shared.runtime.plan import PASS, Patch, Step
 from shared.status.health import listed
 from shared.status.reasons import ADOPTING, ADOPTION_REFUSED
 
-RETRY_SECONDS = 30.0
+RETRY_SECONDS = 60.0
 """Time until a refused adoption is checked again: nothing reports that another resource was deleted."""
 
 

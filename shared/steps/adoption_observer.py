@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,18 +21,19 @@ def is_adopting(resource: CustomResource[Any], claims: Iterable[Obj], uid_label:
 
 
 async def adopted_volumes(
-    resource: CustomResource[Any], kind: Kind, application: str, cache: Cache, kube: Kube
+    resource: CustomResource[Any], kind: Kind, application: str, uid_label: str, cache: Cache, kube: Kube
 ) -> tuple[list[Obj], str]:
     """Return all volume claims of this name, and NAMESPACE/NAME of a resource with the UID of the deleted one.
 
     A resource of another namespace, to which the claims were copied, is known from the cache if the operator watches
-    that namespace.
+    that namespace. The own namespace is listed only once there are claims to adopt: every resource can name any UID.
 
     Args:
         kind: kind of the resource.
         application: value of app.kubernetes.io/name on the claims.
+        uid_label: label of claims: UID of the resource that owns the data.
     """
-    labels = selector_text({INSTANCE: resource.name, NAME: application})
+    labels, uid = selector_text({INSTANCE: resource.name, NAME: application}), resource.adopts_from
     pages = kube.pages(PERSISTENT_VOLUME_CLAIM, resource.namespace, labels=labels)
     claims, size = list[Obj](), 0
     async for page in pages:
@@ -41,15 +41,11 @@ async def adopted_volumes(
             size += memory(claim)
             require_small(size, f"One is PersistentVolumeClaim {claim['metadata']['name']}: remove its annotations.")
             claims.append(claim)
-    async for page in kube.pages(kind, resource.namespace):
-        if found := [_name(other) for other in page.pop("items") if other["metadata"]["uid"] == resource.adopts_from]:
-            return claims, found[0]
-    for other in cache.all(kind, of=lambda key: key.namespace != resource.namespace):
-        await asyncio.sleep(0)  # to unpack thousands at once would block the event loop
-        if other["metadata"]["uid"] == resource.adopts_from:
-            return claims, _name(other)
+    if (known := cache.key_of_uid(uid)) is not None:
+        return claims, str(known)
+    if any(label(claim, uid_label) == uid for claim in claims):
+        async for page in kube.pages(kind, resource.namespace):
+            found = [each["metadata"] for each in page.pop("items") if each["metadata"]["uid"] == uid]
+            if found:
+                return claims, f"{resource.namespace}/{found[0]['name']}"
     return claims, ""
-
-
-def _name(resource: Obj) -> str:
-    return f"{resource['metadata']['namespace']}/{resource['metadata']['name']}"
