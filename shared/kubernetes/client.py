@@ -52,8 +52,11 @@ not know the kind of an owner. It looks for new kinds every 30 seconds.
 Source: plugin/pkg/admission/gc/gc_admission.go and pkg/kubeapiserver/admission/config.go in kubernetes/kubernetes.
 """
 
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""Media type of objects without their content; the API server removes spec, status and data."""
+
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""Media type of a list of objects without their content; the API server removes spec, status and data."""
+"""The same of a list."""
 
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 """Media type of a list as kubectl prints it: in cells of which the first has the name, without namespaces."""
@@ -136,6 +139,14 @@ class Kube:
 
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
         return await self._object(Request("GET", kind.path(namespace, name)), kind, name)
+
+    async def version(self, kind: Kind, namespace: str, name: str) -> int:
+        """Return the resourceVersion of an object, without reading its content."""
+        request = Request("GET", kind.path(namespace, name), accept=METADATA_ONLY)
+        found = await self._send(request)
+        if not _is_stored(found) or found["metadata"]["name"] != name:
+            raise _unexpected(found, f"metadata of {kind.name} {name}", request)
+        return int(found["metadata"]["resourceVersion"])
 
     async def get_own(self, kind: Kind, namespace: str, name: str, *, is_new: bool = False) -> Obj:  # noqa: ARG002
         """Return an object that the operator itself writes: changes by others may be noticed later than those of `get`.

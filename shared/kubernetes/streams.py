@@ -23,9 +23,6 @@ from shared.kubernetes.kinds import Kind, Obj
 
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
 
-METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-"""Media type of objects without their content; the API server removes spec, status and data."""
-
 
 _TEXT = rb'"(?:[^"\\]++|\\.)*+"'
 _LIST = rb'\[(?:[^\]]++|\]++(?!,"\w++":))*+\]++'

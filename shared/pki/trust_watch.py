@@ -12,9 +12,10 @@ import logging
 import random
 from collections.abc import Sequence
 
+from shared.kubernetes.client import METADATA_ONLY
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import Kind
-from shared.kubernetes.streams import BOOKMARK, METADATA_ONLY, Streams, open_watch
+from shared.kubernetes.streams import BOOKMARK, Streams, open_watch
 
 log = logging.getLogger(__name__)
 

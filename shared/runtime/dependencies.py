@@ -15,16 +15,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import marshal
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import zip_longest
 
 from shared.kubernetes.accessors import resource_version
-from shared.kubernetes.client import Kube
+from shared.kubernetes.client import METADATA_ONLY, Kube
 from shared.kubernetes.encoding import memory
 from shared.kubernetes.errors import Conflict, KubeError, NotFound
 from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.kubernetes.ownership import require_small
-from shared.kubernetes.streams import DELETED, METADATA_ONLY, Event
+from shared.kubernetes.streams import DELETED, Event
 
 MISSING, UNREAD = 0, -1
 """Versions of an object that does not exist, and of one that is being read."""
@@ -35,8 +37,9 @@ POLL_SECONDS = 10.0
 MAX_CONCURRENT_READS = 4
 """Maximum number of concurrent reads, so that polling never competes with reconciles for connections."""
 
-MAX_COPIES_BYTES = 16 * 1024 * 1024
-"""Maximum size of all copies; objects beyond it are read at each reconcile."""
+MAX_COPIES_BYTES, MAX_COPY_BYTES = 16 * 1024 * 1024, 64 * 1024
+"""Maximum size of all copies, and of one; larger objects are read at each reconcile, and so are those of the namespace
+with most copies, if these are too many."""
 
 _Name = tuple[Kind, str, str]
 
@@ -65,7 +68,8 @@ class Dependencies:
         self._leads = leads
         self._read: dict[Key, dict[_Name, int]] = {}
         self._readers: dict[_Name, set[Key]] = {}
-        self._copies: dict[_Name, bytes] = {}
+        self._copies: defaultdict[str, dict[_Name, bytes]] = defaultdict(dict)  # by namespace, the oldest first
+        self._sizes: Counter[str] = Counter()  # of the copies of each namespace, in bytes
         self._copies_bytes = 0
         self._settled: dict[Key, object] = {}
         self._own: set[_Name] = set()
@@ -154,30 +158,40 @@ class Dependencies:
 
     def has_copy(self, name: _Name) -> bool:
         """Whether what was last read of an object is kept, and still current."""
-        return name in self._copies
+        return name in self._copies.get(name[1], ())
 
     def copy(self, name: _Name) -> Obj | None:
         """Return what was last read of an object; None if it did not exist."""
-        found: Obj | None = marshal.loads(self._copies[name])  # noqa: S302  # packed by this process
+        found: Obj | None = marshal.loads(self._copies[name[1]][name])  # noqa: S302  # packed by this process
         return found
 
     def keep(self, name: _Name, obj: Obj | None) -> None:
-        """Keep what was read of an object (None: it does not exist), unless the copies are too large."""
+        """Keep what was read of an object (None: it does not exist), unless it is too large."""
         self._drop(name)
-        if not self.are_observed:
+        if not self.are_observed or len(packed := marshal.dumps(obj)) > MAX_COPY_BYTES:
             return
-        packed = marshal.dumps(obj)
-        if self._copies_bytes + len(packed) <= MAX_COPIES_BYTES:
-            self._copies[name] = packed
-            self._copies_bytes += len(packed)
+        self._copies[name[1]][name] = packed
+        self._resize(name, len(packed))
+        while self._copies_bytes > MAX_COPIES_BYTES:
+            largest = max(self._sizes, key=self._sizes.__getitem__)
+            self._drop(next(iter(self._copies[largest])))
 
     def drop_copies(self, kind: Kind) -> None:
         """Drop the copies of a kind, because a deletion may have been missed."""
-        for name in [name for name in self._copies if name[0] == kind]:
+        for name in [name for copies in self._copies.values() for name in copies if name[0] == kind]:
             self._drop(name)
 
     def _drop(self, name: _Name) -> None:
-        self._copies_bytes -= len(self._copies.pop(name, b""))
+        if self.has_copy(name):
+            self._resize(name, -len(self._copies[name[1]].pop(name)))
+
+    def _resize(self, name: _Name, by: int) -> None:
+        """Count the bytes of a copy that was added or dropped."""
+        namespace = name[1]
+        self._sizes[namespace] += by
+        self._copies_bytes += by
+        if not self._copies[namespace]:
+            del self._copies[namespace], self._sizes[namespace]
 
     def forget(self, key: Key) -> None:
         """Forget a resource, because it is deleted."""
@@ -190,13 +204,12 @@ class Dependencies:
             self.forget(key)
 
     def names(self, kind: Kind, namespace: str | None) -> list[tuple[str, str]]:
-        """Return namespace and name of every object of a kind to poll, in a namespace or (None) in all."""
-        polled = self._readers.keys() - self._own
-        return [
-            (at, name)
-            for of, at, name in polled
-            if of == kind and namespace in (None, at) and any(map(self._leads, self._readers[of, at, name]))
-        ]
+        """Return namespace and name of every object of a kind to poll, in a namespace or (None) in all in turns."""
+        found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+        for of, at, name in self._readers.keys() - self._own:
+            if of == kind and namespace in (None, at) and any(map(self._leads, self._readers[of, at, name])):
+                found[at].append((at, name))
+        return [each for turn in zip_longest(*found.values()) for each in turn if each is not None]
 
     def note_own(self, name: _Name) -> None:
         """Note that the operator itself writes an object, so that it is not polled."""
@@ -342,7 +355,7 @@ async def poll(kube: Kube, kind: Kind, namespace: str | None, dependencies: Sequ
     async def read(of: Dependencies, at: str, name: str) -> None:
         async with limit:
             try:
-                version = resource_version(await kube.get(kind, at, name))
+                version = await kube.version(kind, at, name)
             except NotFound:
                 version = MISSING
             except KubeError:

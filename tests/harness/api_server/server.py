@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request, Response
+from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Request, Response
 from shared.kubernetes.kinds import DEPLOYMENT, POD, Kind, Obj
 from tests.harness import faults
 from tests.harness.api_server import evictions, garbage_collector, pages
@@ -218,6 +218,9 @@ class ApiServer:
             raise Failure(400, "BadRequest", "watch requests are served by streams.WatchServer")
         if target.name:
             live = self._live(target)
+            if target.request.accept == METADATA_ONLY:
+                kind = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+                return Response(200, {**kind, "metadata": live["metadata"]})
             return Response(200, _scale_of(target, live) if target.subresource == "scale" else live)
         items, metadata = pages.read(self._store, target)
         if target.served.built_in:  # items of typed lists omit apiVersion and kind

@@ -8,10 +8,10 @@ import pytest
 
 from shared.kubernetes import secrets
 from shared.kubernetes.accessors import resource_version
-from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.client import METADATA_ONLY, Kube, Request, Response
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Key, Obj
-from shared.runtime.dependencies import Dependencies, NamedContent, poll
+from shared.runtime.dependencies import MAX_COPY_BYTES, Dependencies, NamedContent, poll
 from shared.runtime.reflector import Reflector
 from tests.harness import ApiServer, requests
 from tests.harness.api_server.streams import WatchServer
@@ -29,8 +29,8 @@ class Bench:
         self.reported: list[Key] = []
         self.dependencies = Dependencies([SECRET], self.reported.append)
 
-    def write(self, name: str, password: str) -> None:
-        metadata = {"name": name, "namespace": "default"}
+    def write(self, name: str, password: str, namespace: str = "default") -> None:
+        metadata = {"name": name, "namespace": namespace}
         obj = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": secrets.encoded({"p": password})}
         self.user.apply(SECRET, obj, force=True)
 
@@ -69,6 +69,23 @@ async def test_poll_reports_creation_and_deletion(bench: Bench) -> None:
     bench.user.delete(SECRET, "default", "users")
     await bench.poll()
     assert sorted(bench.reported) == [OTHER, SHOP]
+
+
+async def test_poll_reads_no_content_and_lets_namespaces_take_turns(bench: Bench) -> None:
+    requested: list[Request] = []
+
+    class Recorded:
+        async def request(self, request: Request) -> Response:
+            requested.append(request)
+            return await bench.server.request(request)
+
+    for number in range(10):
+        with bench.dependencies.noting(Key("a", f"r{number}"), bench.kube) as kube:
+            await secrets.find(kube, "a", {}, [f"s{number}"])
+    await poll(Kube(Recorded(), manager="op"), SECRET, None, [bench.dependencies])
+    assert {request.accept for request in requested} == {METADATA_ONLY}
+    assert any("/default/" in request.path for request in requested[:2])
+    assert bench.reported == []
 
 
 async def test_poll_that_fails_reports_nothing(bench: Bench) -> None:
@@ -305,6 +322,30 @@ async def test_copies_are_bounded(settled: Settled, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("shared.runtime.dependencies.MAX_COPIES_BYTES", 10)
     settled.dependencies.drop_copies(SECRET)
     assert [await settled.reconcile(), await settled.reconcile()] == [1, 1]
+
+
+async def test_large_object_is_not_kept(settled: Settled) -> None:
+    settled.write("users", "x" * MAX_COPY_BYTES)
+    settled.dependencies.drop_copies(SECRET)
+    assert [await settled.reconcile(), await settled.reconcile()] == [1, 1]
+
+
+async def test_copies_of_one_namespace_do_not_displace_those_of_others(
+    settled: Settled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.runtime.dependencies.MAX_COPIES_BYTES", 8_000)
+    settled.dependencies.drop_copies(SECRET)
+    for number in range(100):
+        settled.write(f"s{number}", "x", "greedy")
+        with settled.dependencies.noting(Key("greedy", f"r{number}"), settled.kube) as kube:
+            await secrets.find(kube, "greedy", {}, [f"s{number}"])
+    assert [await settled.reconcile(), await settled.reconcile()] == [1, 0]
+    for number in range(100, 200):
+        settled.write(f"s{number}", "x", "greedy")
+        with settled.dependencies.noting(Key("greedy", f"r{number}"), settled.kube) as kube:
+            await secrets.find(kube, "greedy", {}, [f"s{number}"])
+    assert await settled.reconcile() == 0
+    assert settled.dependencies._copies_bytes <= 8_000
 
 
 async def test_content_that_changed_while_it_was_read_is_not_kept(settled: Settled) -> None:
