@@ -57,6 +57,21 @@ CLAIMS: dict[str, list[str]] = {
         f"{PROVENANCE}::test_seeded_secrets_are_refused_until_they_are_deleted_or_adopted",
         f"{PROVENANCE}::test_secret_that_names_the_resource_as_its_owner_is_no_proof",
     ],
+    "one namespace | other namespaces": [
+        f"{UNIT}/test_hostile_content.py::test_reconciles_at_once_keep_only_what_they_use_of_secrets",
+        f"{UNIT}/test_hostile_replies.py::test_hostile_replies_of_many_servers_at_once_cost_little",
+        f"{UNIT}/shared/steps/test_adoption_observer.py::test_uid_that_no_resource_has_costs_nothing_with_many_resources",
+        f"{UNIT}/shared/runtime/test_dependencies.py::test_copies_of_one_namespace_do_not_displace_those_of_others",
+    ],
+    "Namespaces take turns": [
+        f"{UNIT}/shared/kubernetes/test_fair_queue.py"
+        "::test_namespace_that_keeps_changing_specs_leaves_every_second_turn_to_others",
+        f"{UNIT}/shared/kubernetes/test_fair_queue.py::test_slow_namespaces_leave_quick_slots_to_any_number_of_others",
+    ],
+    "A reconcile that servers prolong": [
+        "tests/redis/unit/client/test_connection.py::test_server_cannot_prolong_an_exchange",
+        f"{UNIT}/shared/runtime/test_convergence.py::test_reconcile_that_servers_prolong_is_stopped_and_reported",
+    ],
     "operator | API server": [
         f"{API}/charts/test_rights.py::test_chart_grants_all_permissions_that_the_operator_uses",
         f"{RIGHTS}::test_operator_has_exactly_the_documented_rights_in_the_namespaces_that_it_serves",
