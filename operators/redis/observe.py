@@ -1,7 +1,6 @@
 """Observes a RedisCluster: Kubernetes objects from the cache, and the nodes live.
 
-An unreachable node is an instance with an error, and does not hide the others. The plan decides whether the node or
-the
+An unreachable node is an instance with an error, and does not hide the others. The plan decides whether the node or the
 network has failed.
 
 An address may belong to another pod by the time it is inspected. A node with the id that is recorded for an instance

@@ -38,8 +38,7 @@ MAX_CONCURRENT_READS = 4
 """Maximum number of concurrent reads, so that polling never competes with reconciles for connections."""
 
 MAX_COPIES_BYTES, MAX_COPY_BYTES = 16 * 1024 * 1024, 64 * 1024
-"""Maximum size of all copies, and of one; larger objects are read at each reconcile, and so are those of the namespace
-with most copies, if these are too many."""
+"""Maximum size of all copies, and of one; objects that are not kept are read at each reconcile."""
 
 _Name = tuple[Kind, str, str]
 
@@ -166,15 +165,20 @@ class Dependencies:
         return found
 
     def keep(self, name: _Name, obj: Obj | None) -> None:
-        """Keep what was read of an object (None: it does not exist), unless it is too large."""
+        """Keep what was read of an object (None: it does not exist).
+
+        Not kept is one that is too large, or beyond MAX_COPIES_BYTES if no other namespace has more copies.
+        """
         self._drop(name)
         if not self.are_observed or len(packed := marshal.dumps(obj)) > MAX_COPY_BYTES:
             return
+        while self._copies_bytes + len(packed) > MAX_COPIES_BYTES:
+            largest = max(self._sizes, key=self._sizes.__getitem__, default=name[1])
+            if self._sizes[largest] <= self._sizes[name[1]]:
+                return
+            self._drop(next(iter(self._copies[largest])))
         self._copies[name[1]][name] = packed
         self._resize(name, len(packed))
-        while self._copies_bytes > MAX_COPIES_BYTES:
-            largest = max(self._sizes, key=self._sizes.__getitem__)
-            self._drop(next(iter(self._copies[largest])))
 
     def drop_copies(self, kind: Kind) -> None:
         """Drop the copies of a kind, because a deletion may have been missed."""

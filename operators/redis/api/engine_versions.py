@@ -95,8 +95,7 @@ _FORMATS: dict[EngineName, tuple[tuple[tuple[int, int], int], ...]] = {
 """RDB_VERSION (src/rdb.h) by the first series that has it: the format of snapshots, of the AOF's base, and of
 replication.
 
-A server reads its own and older formats. The numbering of Valkey is independent above 11: that is the last common
-one.
+A server reads its own and older formats. The numbering of Valkey is independent above 11: that is the last common one.
 """
 
 _SHARED_FORMAT = 11

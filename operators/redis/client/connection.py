@@ -1,12 +1,10 @@
 """Connection to one Redis or Valkey node, over redis-py's asyncio connection, without its pool, retries and cluster.
 
 - Moving slots lists every key and sends it back. hiredis parses and packs them in C; redis-py's own methods await
-  twice
-  for each response.
+  twice for each response.
 - The connection uses RESP2, which every server supports, and sends no CLIENT SETINFO, which exists since Redis 7.2.
 - redis-py removes the first word of some errors and turns others into connection errors; here each error stays as
-  the
-  server wrote it.
+  the server wrote it.
 - Whether a password is required is the server's decision: a server without one rejects AUTH, which is no failure. If
   the current password is rejected, former ones are tried, so that a rotation may be interrupted anywhere.
 - MIGRATE takes as long as the keys that it moves; its argument is the timeout.

@@ -9,7 +9,7 @@ from typing import Any
 from operators.redis.client import responses
 from operators.redis.client.errors import no_node, sure
 from operators.redis.client.key_counts import count_keys
-from operators.redis.client.responses import NodeReport
+from operators.redis.client.responses import Entries, NodeReport
 from operators.redis.client.server import REPLICATION_USER, Command, Server
 from operators.redis.slots.hash_slots import Slots
 
@@ -53,9 +53,7 @@ async def request_report(server: Server, settings: Collection[str] = (), users: 
     return [sure(answer) for answer in found]
 
 
-def report_of(
-    found: Sequence[Any], users: Collection[str] = (), entries: responses.Entries | None = None
-) -> NodeReport:
+def report_of(found: Sequence[Any], users: Collection[str] = (), entries: Entries | None = None) -> NodeReport:
     """Return the report in the responses of a node. With 500 nodes, it takes half a millisecond.
 
     Args:

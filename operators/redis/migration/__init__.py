@@ -1,7 +1,6 @@
 """Moves slots between primaries, while clients read and write them.
 
-At every moment each key is on the node to which clients are redirected for it. An interrupted migration leaves at
-most
+At every moment each key is on the node to which clients are redirected for it. An interrupted migration leaves at most
 open slots, which the next one finds and completes.
 
 | module | |

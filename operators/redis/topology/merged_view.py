@@ -4,8 +4,7 @@ Each node has its own table, kept up to date by gossip, and any of them may be o
 about itself counts; for unreachable nodes, the report of most others; and of all claims to a slot the one with the
 highest config epoch, as the nodes themselves resolve it.
 
-Source: Redis Cluster specification, "Configuration epoch", "Hash slots configuration propagation", "Failure
-detection".
+Source: Redis Cluster specification, "Configuration epoch", "Hash slots configuration propagation", "Failure detection".
 """
 
 from __future__ import annotations
@@ -133,8 +132,7 @@ class Seen:
     def lost(self) -> bool:
         """Whether the node is agreed to have failed, or most nodes have no address for it.
 
-        A node whose address was reused by another node (`noaddr`) is no longer contacted, and so never found
-        failing.
+        A node whose address was reused by another node (`noaddr`) is no longer contacted, and so never found failing.
         """
         return 2 * len(self.reported_by(lambda node: node.failing or node.noaddr)) > len(self.reporters)
 
@@ -282,8 +280,7 @@ class MergedView:
         """Claims to slots by epoch, the winning claim first.
 
         Of two primaries with the same epoch, the one with the smaller id will take a higher one (specification,
-        "Configuration
-        epoch conflict resolution"): so its claim wins.
+        "Configuration epoch conflict resolution"): so its claim wins.
         """
         found = {
             (node.epoch, seen.id, node.slots)

@@ -184,8 +184,7 @@ def _wrong_owners(view: MergedView, reporter: Seen) -> Iterator[tuple[str, str, 
 def _roles(view: MergedView) -> Iterator[Disagreement]:
     """Yield nodes that report a wrong role or primary of another node.
 
-    Only of reachable nodes: a node learns a role from the node itself, so entries of a removed node may differ
-    forever.
+    Only of reachable nodes: a node learns a role from the node itself, so entries of a removed node may differ forever.
     """
     for seen in view.reachable_nodes:
         found: dict[str, frozenset[str]] = {}

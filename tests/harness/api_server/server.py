@@ -219,8 +219,8 @@ class ApiServer:
         if target.name:
             live = self._live(target)
             if target.request.accept == METADATA_ONLY:
-                kind = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-                return Response(200, {**kind, "metadata": live["metadata"]})
+                partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+                return Response(200, {**partial, "metadata": live["metadata"]})
             return Response(200, _scale_of(target, live) if target.subresource == "scale" else live)
         items, metadata = pages.read(self._store, target)
         if target.served.built_in:  # items of typed lists omit apiVersion and kind

@@ -334,7 +334,9 @@ async def test_reconciles_at_once_keep_only_what_they_use_of_secrets(target: Tar
             for key in harness.cache.keys(controller.kind):
                 stack.enter_context(dependencies.reconcile(key))
                 noting = stack.enter_context(dependencies.noting(key, kube))
-                resource = controller.resource(harness.cache.get(controller.kind, *key), harness.cache)
+                obj = harness.cache.get(controller.kind, *key)
+                assert obj is not None
+                resource = controller.resource(obj, harness.cache)
                 seen.append(await controller.observe(resource, harness.cache, noting))
                 read |= {name for kind, _, name in dependencies.known(key) if kind == SECRET}
         return read
