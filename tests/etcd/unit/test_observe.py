@@ -445,6 +445,8 @@ async def test_resource_with_the_uid_of_the_former_owner_is_found() -> None:
     other = kubernetes.server.actor("kubectl").create(API.kind, {"metadata": metadata, "spec": spec})
     resource = cluster(recorded=None, adopt={"fromUID": other["metadata"]["uid"]})
     kubernetes.resource = resource
+    labels = {"metadata": {"labels": {names.CLUSTER_UID: other["metadata"]["uid"]}}}
+    kubernetes.server.actor("kubectl").merge(PERSISTENT_VOLUME_CLAIM, "default", "data-demo-0", labels)
     assert (await kubernetes.observe()).former_resource == "default/other"
 
 
