@@ -12,6 +12,7 @@ from typing import Any
 
 from shared.kubernetes.fair_pool import FairPool
 from shared.kubernetes.kinds import Key
+from shared.kubernetes.ownership import ForeignObject
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.queue import Queue
@@ -37,6 +38,8 @@ async def probe_continuously(
         try:
             if await controller.probe(obj, cache):
                 queue.add(key)
+        except ForeignObject as error:  # the reconcile reports it
+            log.debug("%s: not probed: %s", key, error)
         except Exception:  # the regular reconcile still observes the resource
             log.exception("%s: internal error of a probe (a bug in the operator)", key)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.kubernetes.ownership import ForeignObject
 from shared.runtime import probing
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
@@ -107,3 +108,14 @@ async def test_hung_databases_of_a_namespace_delay_no_other_probe() -> None:
     await probe_for(60.0, dataclasses.replace(controller, probe=probe), cache, queue)
     assert max(later - earlier for earlier, later in pairwise(probed)) <= PROBE_INTERVAL_SECONDS + 1
     assert len(probed) >= 10
+
+
+@in_virtual_time
+async def test_resource_whose_objects_are_not_read_is_no_bug(caplog: pytest.LogCaptureFixture) -> None:
+    controller, cache, queue = things("large")
+
+    async def probe(obj: Obj, _: Cache) -> bool:
+        raise ForeignObject("the objects take 20 MiB")
+
+    await probe_for(PROBE_INTERVAL_SECONDS + 1, dataclasses.replace(controller, probe=probe), cache, queue)
+    assert not caplog.records
