@@ -37,8 +37,8 @@ MAX_QUICK_SLOTS = 32
 SLOW_SECONDS = 0.5
 """Seconds after which an item counts as slow. Most reconciles take less than 0.2 s."""
 
-MAX_NAMESPACE_BYTES = 2 * 1024 * 1024
-"""Memory of the taken items of a namespace above which no other item of it begins: that of about 20 small resources."""
+MAX_NAMESPACE_BYTES = 4 * 1024 * 1024
+"""Memory of the taken items of a namespace above which no other item of it begins: that of 20 to 40 small resources."""
 
 SLOW_MEMORY_SECONDS = 60.0
 """Seconds without a slow item after which a namespace takes quick slots again: the longest delay between retries."""

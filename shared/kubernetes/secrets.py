@@ -54,9 +54,6 @@ def used(*uses: tuple[Iterable[str], Iterable[str]]) -> dict[str, set[str]]:
 MAX_CONTENT_CHARACTERS = 448 * 1024
 """Maximum length of all values in base64 of a Secret for clients: 256 KiB of authorities, a certificate and its key."""
 
-TOO_LONG = base64.b64encode(b"(too long)").decode()
-"""Value that replaces those of a Secret that has more."""
-
 
 async def find(
     kube: Kube, namespace: str, provided: Mapping[str, Collection[str]], made: Collection[str] = ()
@@ -97,10 +94,12 @@ def reduce(obj: Obj, data: Mapping[str, str]) -> None:
 
 
 def shorten(secret: Obj) -> None:
-    """Replace all values, if they are longer than those of any Secret for clients, in the Secret itself."""
-    data = secret.get("data") or {}
-    if sum(map(len, data.values())) > MAX_CONTENT_CHARACTERS:
-        secret["data"] = dict.fromkeys(list(data)[:MAX_KEYS], TOO_LONG)
+    """Replace the longest values in the Secret itself, if it has more than any Secret for clients."""
+    data, left = secret.get("data") or {}, MAX_CONTENT_CHARACTERS
+    for key in sorted(data, key=lambda each: len(data[each])):
+        left -= len(data[key])
+        if left < 0:
+            data[key] = TOO_LONG
 
 
 async def find_own(kube: Kube, namespace: str, name: str, *, is_new: bool = False) -> Obj | None:

@@ -18,6 +18,7 @@ cache are not stored, and the resource to which one belongs is not read either, 
 
 from __future__ import annotations
 
+import logging
 import marshal
 import weakref
 import zlib
@@ -26,11 +27,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from shared.kubernetes.accessors import is_current, resource_version
-from shared.kubernetes.client import leave_out
 from shared.kubernetes.encoding import memory
 from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, MAX_OWNED_BYTES, require_small
 from shared.observability import metrics
+
+log = logging.getLogger(__name__)
 
 MAX_TOMBSTONES = 10_000
 """Maximum number of tombstones; events in flight are never older than these."""
@@ -233,9 +235,11 @@ class Cache:
         if key is not None:
             kept = self._trim(kind, obj)
             packed, size = self._packings[kind].pack(kept), memory(kept)
-            if self._stored[key.namespace] + len(packed) > MAX_NAMESPACE_BYTES:
-                if kind == self.kinds[0]:
-                    leave_out(kind, obj["metadata"])
+            of_resources = kind == self.kinds[0]  # whose share is twice that: one that is left out has no status
+            if self._stored[key.namespace] + len(packed) > MAX_NAMESPACE_BYTES * (1 + of_resources):
+                if of_resources:
+                    log.error("%s: not observed: objects of operators in its namespace take too much memory", key)
+                    metrics.OVERSIZED_OBJECTS.labels(kind.name).inc()
                     return concerned
                 packed, size = NOT_STORED, size + MAX_OWNED_BYTES
             self._stored[key.namespace] += len(packed)

@@ -18,13 +18,12 @@ import marshal
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import zip_longest
 
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import METADATA_ONLY, Kube
 from shared.kubernetes.encoding import memory
 from shared.kubernetes.errors import Conflict, KubeError, NotFound
-from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.kubernetes.kinds import POD, Key, Kind, Obj
 from shared.kubernetes.ownership import require_small
 from shared.kubernetes.streams import DELETED, Event
 
@@ -209,11 +208,13 @@ class Dependencies:
 
     def names(self, kind: Kind, namespace: str | None) -> list[tuple[str, str]]:
         """Return namespace and name of every object of a kind to poll, in a namespace or (None) in all in turns."""
-        found: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+        found: list[tuple[int, str, str]] = []
+        turns = Counter[str]()
         for of, at, name in self._readers.keys() - self._own:
             if of == kind and namespace in (None, at) and any(map(self._leads, self._readers[of, at, name])):
-                found[at].append((at, name))
-        return [each for turn in zip_longest(*found.values()) for each in turn if each is not None]
+                found.append((turns[at], at, name))
+                turns[at] += 1
+        return [(at, name) for _, at, name in sorted(found)]
 
     def note_own(self, name: _Name) -> None:
         """Note that the operator itself writes an object, so that it is not polled."""
@@ -297,9 +298,9 @@ class _NotingKube(Kube):
         async with self._turn:
             require_small(self._size, self._advice)  # others wait for their turn after the one that was too much
             found = await super().get(kind, namespace, name)
-            if kind not in self._dependencies.kinds:
+            if kind.namespaced and kind not in (*self._dependencies.kinds, POD):  # those do not stay in memory
                 self._size += memory(found)
-                self._advice = f"One is {kind.name} {name}: delete it, or remove its annotations."
+                self._advice = f"One is {kind.name} {name}: remove its annotations."
                 require_small(self._size, self._advice)
         return found
 

@@ -52,7 +52,7 @@ from shared.status.events import Recorder
 
 log = logging.getLogger(__name__)
 
-MAX_RECONCILE_SECONDS = 660.0
+MAX_RECONCILE_SECONDS = 720.0
 """Seconds after which a running reconcile makes the liveness probe fail: it was stopped before (`runtime.reconciler`),
 and its clean-up has not ended."""
 

@@ -32,6 +32,10 @@ waits, so that thousands of them would otherwise block the renewal of the Lease 
 MIN_MOVE_SECONDS = 0.05
 """Shortest time between two moves of keys that have become slow, in seconds."""
 
+LARGE_BYTES = 512 * 1024
+"""Memory from which a resource is large. Those of a namespace take turns apart from the small ones: a reconcile that
+waits for a server may take minutes."""
+
 MAX_KEYS_AT_ONCE = 256
 """Maximum number of keys that are processed at the same time, by default."""
 
@@ -63,6 +67,7 @@ class Queue:
     ) -> None:
         self._clock = clock or asyncio.get_running_loop().time
         self._jitter = jitter
+        self._memory = memory
         self._fair = FairQueue(slots, memory)
         self._slow_timer: asyncio.TimerHandle | None = None
         self._since: dict[Key, float] = {}  # start of waiting, by waiting key
@@ -101,7 +106,8 @@ class Queue:
             self._enqueue(key, priority)
 
     def _enqueue(self, key: Key, priority: Priority) -> None:
-        self._fair.add(key, key.namespace, priority, self._clock())
+        group = key.namespace if self._memory(key) < LARGE_BYTES else f"{key.namespace}/large"
+        self._fair.add(key, group, priority, self._clock())
         self._wake_one()
 
     def _wake_one(self) -> None:

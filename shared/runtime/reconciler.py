@@ -279,6 +279,7 @@ class Reconciler:
             if reconciliation_pause.is_paused(obj):
                 return await self._report_paused(key, obj, plan)
             del seen  # the following writes may wait, and so may hundreds of others: 60 KiB each
+            before = accessors.status_of(obj)
             try:
                 obj, has_changed = await self._execute(key, obj, plan)
             except errors.NotEvictable as refusal:
@@ -293,8 +294,9 @@ class Reconciler:
         if plan.verdict.done and not is_late:
             actions = "; ".join(sorted({_described(action) for action in plan.actions}))
             raise errors.Conflict(f"The spec is met, and yet the operator finds changes to make each time: {actions}.")
-        reported = {field: value for field, value in plan.status.items() if field != RECORD}  # it was executed since
-        await self._report(obj, reported, plan.verdict, plan.health)
+        if not plan.verdict.done:  # of the state before the changes, which the next reconcile observes at once
+            reported = _with_records(plan.status, before, accessors.status_of(obj))
+            await self._report(obj, reported, plan.verdict, plan.health)
         self._queue.add(key)
         return plan
 
@@ -508,7 +510,8 @@ class Reconciler:
         """Return the plan for the present state; None if the spec or the state cannot be read."""
         try:
             resource = self._controller.resource(obj, self._cache)
-            seen = await self._controller.observe(resource, self._cache, self._kube)
+            with self._dependencies.noting(_key(obj), self._kube) as kube:
+                seen = await self._controller.observe(resource, self._cache, kube)
             return self._controller.plan(resource, seen, self._now(obj))
         except (InvalidSpec, errors.KubeError, DatabaseError):
             return None
@@ -523,6 +526,13 @@ def _blind(resource: Obj, why: str) -> Health:
         return Health()
     message = f"The operator does not observe the servers, and keeps their last reported state: {why}"
     return Health(observed=Finding(False, NOT_OBSERVED, message))
+
+
+def _with_records(planned: Obj, before: Obj, after: Obj) -> Obj:
+    """Return the status of a plan with the fields that its execution has written since: calls record their progress."""
+    written = {field for field in before.keys() | after.keys() | {RECORD} if before.get(field) != after.get(field)}
+    kept = {field: value for field, value in planned.items() if field not in written | {RECORD}}
+    return kept | {field: after[field] for field in written & after.keys()}
 
 
 def _described(action: Action) -> str:

@@ -101,7 +101,7 @@ def ensure_auth(seen: Assessment) -> Step:
         return _disable(seen) if seen.auth_enabled and seen.spec_applies else PASS
     if not seen.auth_enabled:
         return _enable(seen, password) if seen.spec_applies else PASS
-    if seen.former_password:
+    if seen.former_password and seen.secrets.password_problem is None:
         return _change_password(seen, password)
     return PASS
 

@@ -22,7 +22,9 @@ from operators.etcd.steps.credentials import (
     store_password,
 )
 from shared.kubernetes.secrets import content_of
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Step, WriteSecret
+from shared.status.reasons import SECRET_INVALID
 from shared.status.verdict import Progress
 from tests.etcd.unit.world import DOWN, SETTINGS, VOTER, At, acts, assess, cluster, plan, seen
 
@@ -95,6 +97,12 @@ def test_password_changed_in_the_secret_is_changed_in_etcd_once_both_are_stored(
     (call,) = step.actions
     assert isinstance(call, ChangePassword)
     assert (call.access.password, call.user, call.password) == ("old", "root", "new")
+
+
+def test_password_of_a_secret_with_a_problem_is_not_given_to_etcd() -> None:
+    facts = _with_former_password(("new", "old"))
+    problem = SecretProblem(SECRET_INVALID, "Secret root: password has more than 4,096 bytes. Shorten it.")
+    assert ensure_auth(replace(facts, secrets=replace(facts.secrets, password_problem=problem))) == Step()
 
 
 def test_password_is_stored_before_authentication_is_enabled() -> None:

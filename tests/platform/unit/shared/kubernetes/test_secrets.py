@@ -11,7 +11,7 @@ import pytest
 from shared.kubernetes import secret_provenance, secrets
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.secrets import digest, key_of
+from shared.kubernetes.secrets import TOO_LONG, content_of, digest, encoded, key_of, shorten
 from shared.pki import ca
 from shared.pki.certs import Pair
 from shared.pki.secret_checks import UnusableSecret, texts, wrong_with_hosts, wrong_with_pair
@@ -89,3 +89,15 @@ def test_secret_that_is_adopted_during_a_reconcile_is_read_again() -> None:
     resource["metadata"]["annotations"][secret_provenance.ADOPT] = "u"
     with pytest.raises(Conflict):
         secret_provenance.usable(resource, ["a"], {"a": secret})
+
+
+def test_placeholder_of_a_long_value_is_no_content() -> None:
+    """As a password, it would be known to all."""
+    assert content_of({"data": {"password": TOO_LONG}}) == {}
+
+
+def test_long_value_of_another_client_replaces_no_other_value() -> None:
+    secret = {"data": encoded({"password": "secret", "ca.crt": "x" * 200_000, "mine": "x" * 700_000})}
+    shorten(secret)
+    assert content_of(secret) == {"password": "secret", "ca.crt": "x" * 200_000}
+    assert secret["data"]["mine"] == TOO_LONG

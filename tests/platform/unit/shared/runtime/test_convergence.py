@@ -18,7 +18,7 @@ from shared.kubernetes.ownership import Owner
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.field_conflicts import IMMEDIATE_RESTORATIONS, MAX_DELAY, MEMORY
-from shared.runtime.plan import Action, Apply, Plan
+from shared.runtime.plan import Action, Apply, Call, Plan, Record
 from shared.runtime.process import MAX_RECONCILE_SECONDS
 from shared.runtime.reconciler import (
     DISCOVERY_RETRY_SECONDS,
@@ -32,7 +32,7 @@ from shared.status import conditions
 from shared.status.health import Finding, Health
 from shared.status.reasons import Reason
 from shared.status.reconciliation_pause import PAUSE
-from shared.status.verdict import Verdict
+from shared.status.verdict import Progress, Verdict
 from tests.harness.api_server.kinds import NAMESPACE as NAMESPACE_KIND
 from tests.harness.harness import NAMESPACE, NOW, Harness
 from tests.support.virtual_time import in_virtual_time
@@ -376,6 +376,61 @@ class TestDeadline:
             return took
 
         assert change() == [250.0] * 5
+
+
+@in_virtual_time
+async def test_changes_of_a_slow_cycle_are_not_reported_as_done() -> None:
+    """The verdict is that of the state before them."""
+    lab = Lab()
+    await lab.harness.run()
+    lab.harness.apply("a", lid="open")
+    lab.boxes.replicas, lab.boxes.answers_after = [2], 31.0
+    key = await lab.harness.queue.get()
+    assert await lab.harness.reconciler.reconcile(key) == "success"
+    lab.harness.queue.done(key)
+    assert lab.get(DEPLOYMENT)["spec"]["replicas"] == 2
+    assert lab.ready()["observedGeneration"] == 1
+    await lab.harness.run()
+    assert lab.ready()["observedGeneration"] == 2
+
+
+class Move(Call):
+    """A call that records what it is about to do."""
+
+    def __str__(self) -> str:
+        return "move"
+
+
+@pytest.mark.parametrize(("seconds", "moves"), [(31.0, [1]), (5.0, [1, 2, 3, 4, 5])])
+def test_report_after_the_last_cycle_keeps_the_record_of_a_call(seconds: float, moves: list[int]) -> None:
+    """The plan was made before the call: its status has none of what the call recorded."""
+
+    @in_virtual_time
+    async def move() -> list[int]:
+        made = list[int]()
+
+        async def observe(resource: Obj, _: Cache, __: Kube) -> Obj:
+            return resource
+
+        def plan(resource: Obj, _: Obj, __: datetime) -> Plan:
+            recorded = (resource.get("status") or {}).get("moves") or []
+            verdict = Verdict(Progress.PROGRESSING, "Moving", "It moves.")
+            return Plan(((Move(),),), verdict, {"phase": "Running", "moves": recorded})
+
+        async def call(_: Call, record: Record) -> None:
+            made.append(len(made) + 1)
+            await record({"moves": list(made)})
+            await asyncio.sleep(seconds)
+
+        harness = Harness(Controller(OPERATOR, BOX, (), lambda obj: obj, observe, plan, call))
+        harness.apply("a", lid="closed")
+        key = await harness.queue.get()
+        assert await harness.reconciler.reconcile(key) == "success"
+        assert made == moves
+        found: list[int] = harness.resource("a")["status"]["moves"]
+        return found
+
+    assert move() == moves
 
 
 @pytest.mark.parametrize(

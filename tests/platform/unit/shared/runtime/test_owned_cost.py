@@ -17,12 +17,13 @@ from operators.memcached.operator import controller as memcached_controller
 from shared.cli.options import parse_options
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.client import Kube, Request, Response
-from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Obj
+from shared.kubernetes.fair_queue import MAX_NAMESPACE_BYTES
+from shared.kubernetes.kinds import CONFIG_MAP, NODE, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, MAX_OWNED_BYTES, NAME, ForeignObject
 from shared.runtime.cache import Cache, Relist
 from shared.runtime.controller import Controller
 from shared.runtime.dependencies import Dependencies
-from shared.runtime.queue import Queue
+from shared.runtime.queue import LARGE_BYTES, Queue
 from tests.harness import cost
 from tests.harness.harness import NAMESPACE, Harness
 
@@ -141,10 +142,14 @@ async def test_objects_of_a_namespace_take_a_share_of_the_cache() -> None:
         cache.get(CONFIG_MAP, NAMESPACE, "a-99")
     with pytest.raises(ForeignObject):
         cache.owned(POD, foreign)
-    cache.put(of.kind, {"metadata": {"name": "b", "namespace": NAMESPACE, "resourceVersion": "5"}, "spec": "x" * 10**6})
+    for number in range(60):  # its status has the reason, unless there are as many of them
+        metadata = {"name": f"{number}", "namespace": NAMESPACE, "resourceVersion": "5"}
+        cache.put(of.kind, {"metadata": metadata, "spec": random.Random(number).randbytes(400_000).hex()})
     elsewhere = {"name": "b", "namespace": "other", "resourceVersion": "5"}
     cache.put(of.kind, {"metadata": elsewhere, "spec": {}})
-    assert [obj["metadata"]["namespace"] for obj in cache.all(of.kind)][-1] == "other"
+    assert cache.get(of.kind, NAMESPACE, "0") is not None
+    assert 20 < len(list(cache.all(of.kind))) < 60
+    assert cache.get(of.kind, "other", "b") is not None
     assert len(list(cache.all(CONFIG_MAP))) < 50
 
 
@@ -161,14 +166,37 @@ async def test_left_out_objects_are_stored_by_a_later_list_with_fewer_objects() 
     assert cache.get(CONFIG_MAP, NAMESPACE, "a-59") == items[-1]
 
 
+async def test_large_resource_delays_no_small_one_of_its_namespace() -> None:
+    """Its reconcile may wait for a server for minutes."""
+    sizes = {"large": 3 * MAX_NAMESPACE_BYTES, "also-large": LARGE_BYTES, "small": 100_000}
+    queue = Queue("test", memory=lambda key: sizes[key.name])
+    for name in sizes:
+        queue.add(Key(NAMESPACE, name))
+    assert {(await queue.get()).name for _ in range(2)} == {"large", "small"}
+    waiting = asyncio.create_task(queue.get())
+    done, _ = await asyncio.wait({waiting}, timeout=0.05)
+    assert not done
+    queue.done(Key(NAMESPACE, "large"))
+    assert (await waiting).name == "also-large"
+
+
+async def test_nodes_and_pods_that_are_read_by_name_do_not_count() -> None:
+    key, dependencies = Key(NAMESPACE, "cache"), Dependencies([SECRET], lambda _: None)
+    with dependencies.noting(key, Kube(Claims(), manager="op")) as kube:
+        for kind, namespace in ((NODE, None), (POD, NAMESPACE)):
+            for number in range(40):
+                await kube.get(kind, namespace, f"a-{number}")
+
+
 class Claims:
-    """An API server with a claim of 600 KB for every name."""
+    """An API server with an object of 600 KB for every name."""
 
     async def request(self, request: Request) -> Response:
         await asyncio.sleep(0)
-        name = request.path.rsplit("/", 1)[1]
+        plural, name = request.path.split("/")[-2:]
         metadata = {"name": name, "namespace": NAMESPACE, "resourceVersion": "5", "annotations": {"a": "x" * 600_000}}
-        return Response(200, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata})
+        kind = {"nodes": "Node", "pods": "Pod"}.get(plural, "PersistentVolumeClaim")
+        return Response(200, {"apiVersion": "v1", "kind": kind, "metadata": metadata})
 
 
 async def test_claims_that_are_read_by_name_cost_little_together() -> None:
