@@ -92,7 +92,7 @@ def test_secret_that_is_adopted_during_a_reconcile_is_read_again() -> None:
 
 
 def test_placeholder_of_a_long_value_is_no_content() -> None:
-    """As a password, it would be known to all."""
+    """A password of that text would be known to all."""
     assert content_of({"data": {"password": TOO_LONG}}) == {}
 
 

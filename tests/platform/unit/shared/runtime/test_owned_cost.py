@@ -167,7 +167,7 @@ async def test_left_out_objects_are_stored_by_a_later_list_with_fewer_objects() 
 
 
 async def test_large_resource_delays_no_small_one_of_its_namespace() -> None:
-    """Its reconcile may wait for a server for minutes."""
+    """The reconcile of a large one may wait for a server for minutes."""
     sizes = {"large": 3 * MAX_NAMESPACE_BYTES, "also-large": LARGE_BYTES, "small": 100_000}
     queue = Queue("test", memory=lambda key: sizes[key.name])
     for name in sizes:
