@@ -157,7 +157,8 @@ async def _server_images(access: Access, attest: Attest, resource: Memcached, wo
     """Query one ready server of each running image whose version the status does not record."""
     ids, ports = workload.image_ids, workload.attestation_ports
     known = {image: version for image, version in resource.server_images.items() if image in ids.values()}
-    queried = {ids[pod.name]: pod for pod in workload.ready if pod.name in ids and ids[pod.name] not in known}
+    pods = [pod for pod in workload.ready if pod.name in ids and pod.name in workload.queryable]
+    queried = {ids[pod.name]: pod for pod in pods if ids[pod.name] not in known}
     found = await asyncio.gather(
         *(inspect_version(access, attest, pod.address, ports.get(pod.name)) for pod in queried.values())
     )
@@ -172,7 +173,8 @@ async def _unresponsive(access: Access, resource: Memcached, workload: Workload)
     if resource.phase in ("", CREATING, SCALING, UPDATING):
         return {}
     ports = workload.attestation_ports
-    pods = [pod for pod in workload.speaking(tls=access.secrets.pair is not None) if ports.get(pod.name) is None]
+    spoken = workload.speaking(tls=access.secrets.pair is not None)
+    pods = [pod for pod in spoken if ports.get(pod.name) is None and pod.name in workload.queryable]
     found = await _inspect(pods, lambda pod: inspect_response(access, pod.address))
     return {name: error for name, error in found.items() if error is not None}
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
-from operators.memcached.api.reserved_flags import BY_FIELD
+from operators.memcached.api.reserved_flags import BY_FIELD, REFUSED_WITH_METRICS
 from operators.memcached.api.resource import Memcached
 from operators.memcached.api.spec import STOP_SECONDS, Extstore
 from operators.memcached.objects.names import Mounts, attestation_secret
@@ -90,6 +91,14 @@ def attestation_port(pod: Obj) -> int | None:
 def attests_users(pod: Obj) -> bool:
     """Return whether the sidecar of a pod has the key by which it attests the users file that its server has loaded."""
     return any(flag.startswith("--attestation-key=") for flag in _sidecar_flags(pod))
+
+
+def speaks_ascii(pod: Obj) -> bool:
+    """Return whether the server of a pod responds to commands of the ASCII protocol, which the operator uses."""
+    args = next((each.get("args", ()) for each in pod["spec"]["containers"] if each["name"] == CONTAINER), ())
+    values = (*args[1:], "")  # -B binary is two arguments, and so is -B ascii
+    found = (re.match(REFUSED_WITH_METRICS, arg) for arg in args)
+    return not any(match and value not in ("auto", "ascii") for match, value in zip(found, values, strict=False))
 
 
 def reloads_users(template: Obj) -> bool:

@@ -16,6 +16,7 @@ from operators.memcached.objects.pod import (
     mounted_certificate,
     mounted_secrets,
     server_port,
+    speaks_ascii,
 )
 from operators.memcached.security.certificates import ServedCertificate
 from operators.memcached.security.secrets import Secrets
@@ -112,6 +113,11 @@ class Workload:
     def attestation_ports(self) -> Mapping[str, int | None]:
         """Port at which the sidecar of each pod attests what its server runs; None if it attests nothing."""
         return {pod["metadata"]["name"]: attestation_port(pod) for pod in self.pod_objs}
+
+    @cached_property
+    def queryable(self) -> frozenset[str]:
+        """Names of the pods whose server responds to ASCII commands; others serve without responding to them."""
+        return frozenset(pod["metadata"]["name"] for pod in self.pod_objs if speaks_ascii(pod))
 
     @cached_property
     def attesting_users(self) -> Mapping[str, int | None]:

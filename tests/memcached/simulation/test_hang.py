@@ -106,3 +106,21 @@ async def test_server_that_the_operator_cannot_reach_is_not_taken_for_hung() -> 
     await lab.run.wait(60)
     assert (lab.available, lab.condition(OBSERVED)["status"]) == ("True", "False")
     assert lab.condition(READY)["status"] == "True"
+
+
+@pytest.mark.parametrize("args", [["-Bbinary"], ["-B", "binary"], ["--protocol=binary"], ["-S"], ["-vS"]], ids=" ".join)
+async def test_server_that_responds_to_no_ascii_command_is_not_taken_for_hung(args: list[str]) -> None:
+    lab = Lab()
+    await lab.create(size=1, extraArgs=args)
+    await lab.hang(1)
+    await lab.run.wait(60)
+    await lab.hang(1)
+    assert (lab.available, lab.condition(READY)["status"], lab.condition(OBSERVED)["status"]) == ("True",) * 3
+
+
+@pytest.mark.parametrize("args", [["-B", "ascii"], ["-Bauto"]], ids=" ".join)
+async def test_server_that_accepts_the_ascii_protocol_is_queried(args: list[str]) -> None:
+    lab = Lab()
+    await lab.create(size=1, extraArgs=args)
+    await lab.hang(1)
+    assert lab.condition(READY)["reason"] == "ServerNotResponding"
