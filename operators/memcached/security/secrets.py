@@ -189,8 +189,10 @@ def _as_mounted(resource: Memcached, found: Mapping[str, Obj | None], template: 
     secrets, present = parse_secrets(resource, found), copied if template is None else mounts_of(template)
     certificate = None
     if copied.certificate != given.certificate:
-        pairs = _trusted(found.get(given.certificate)), _trusted(found.get(copied.certificate))
-        certificate = CopiedCertificate(given.certificate, copied.certificate, *pairs)
+        original = _trusted(found.get(given.certificate)) if secrets.pair else None  # also its authorities are checked
+        certificate = CopiedCertificate(
+            given.certificate, copied.certificate, original, _trusted(found.get(copied.certificate))
+        )
     has_users = bool(content_of(found.get(copied.users)).get(USERS_KEY))
     mounts = Mounts(
         copied.users if has_users and present.users == copied.users else given.users,

@@ -24,7 +24,7 @@ from shared.pki.stores import authorities_of, certificates_in, issued_in
 from shared.pki.validity import signers
 from shared.status import conditions
 from shared.steps.certificates import CERTIFICATE, COPY_SETTLING
-from tests.harness.scenario import ScenarioStep, Stage, apply, delete, edit, later, unobserved
+from tests.harness.scenario import ScenarioStep, Stage, apply, delete, edit, later, lose, unobserved
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.memcached.unit.fake_servers import certificate, signer, tls_secret
 from tests.memcached.unit.world import UNPAUSED
@@ -372,3 +372,33 @@ async def test_change_of_a_password_loads_no_certificate_that_has_ended() -> Non
     await lab.steps(unobserved(edit(SECRET, {"data": tls_secret(renewed)["data"]}, "cache-tls")))
     assert {pair.certificate for pair in lab.servers.served.values()} == {renewed.certificate}
     assert (lab.ready[0], lab.servers.emptied) == ("Ready", 0)
+
+
+OVERLONG = signer("ca").certificate + "#" * 2**20
+
+
+@pytest.mark.parametrize("paused", [False, True], ids=["", "paused"])
+@pytest.mark.parametrize("authority", [None, "no certificate", OVERLONG], ids=["removed", "garbage", "too long"])
+async def test_servers_keep_the_authorities_of_clients_while_those_in_the_secret_cannot_be_used(
+    authority: str | None, paused: bool
+) -> None:
+    """A server does not start without the file, or with a file that it cannot read."""
+    lab = Lab()
+    lab.run.stage.user_client.apply(SECRET, tls_secret(certificate()), force=True)
+    await lab.steps(apply(size=2, tls={"secretName": "cache-tls", "clientAuth": "required"}))
+    assert lab.ready[0] == "Ready"
+    former = content_of(lab.secret("cache-server-mounted"))
+    assert former[AUTHORITY_KEY] == signer("ca").certificate
+    if paused:
+        await lab.steps(edit(None, {"spec": {"paused": True}}))
+    data = {AUTHORITY_KEY: None} if authority is None else encoded({AUTHORITY_KEY: authority})
+    await lab.steps(unobserved(edit(SECRET, {"data": data}, "cache-tls")))
+    await lab.passes(timedelta(minutes=1))
+    assert content_of(lab.secret("cache-server-mounted")) == former
+    assert paused or lab.ready[0] in ("SecretInvalid", "SecretMissing")
+    await lab.steps(lose(POD))
+    assert len(lab.servers.trusted) >= 2
+    valid = tls_secret(certificate("renewed"))["data"]
+    await lab.steps(unobserved(edit(SECRET, {"data": valid}, "cache-tls")))
+    await lab.passes(timedelta(minutes=1))
+    assert content_of(lab.secret("cache-server-mounted"))["tls.crt"] == certificate("renewed").certificate
