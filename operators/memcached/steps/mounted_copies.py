@@ -12,10 +12,17 @@ from collections.abc import Iterator, Mapping
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects import names
 from operators.memcached.objects.pod import COMPONENT, USERS_KEY, mounts_of
-from operators.memcached.reasons import SECRETS_NOT_COPIED
+from operators.memcached.reasons import SECRET_COPY_OUTDATED, SECRETS_NOT_COPIED
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET
-from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
+from shared.kubernetes.secrets import (
+    AUTHORITY_KEY,
+    CERTIFICATE_KEY,
+    PRIVATE_KEY,
+    SECRETS_RETRY_SECONDS,
+    content_of,
+    encoded,
+)
 from shared.runtime.plan import PASS, Step, WriteSecret
 from shared.steps.certificates import report_withheld_certificates
 
@@ -29,9 +36,28 @@ def copy_secrets(seen: Assessment) -> Step:
 
 
 def renew_copies(seen: Assessment) -> Step:
-    """Copy changed originals, although another part of the spec cannot be applied; not those of other Secrets."""
-    due = (each for each in outdated_copies(seen) if annotation(each.seen, SOURCE) == annotation(each.obj, SOURCE))
-    return Step.do(*due) if seen.settings.write_secrets else PASS
+    """Copy changed originals, although another part of the spec cannot be applied; not those of other Secrets.
+
+    If the operator may no longer write, report the copies instead until servers that mount the originals replace all.
+    """
+    due = [each for each in outdated_copies(seen) if annotation(each.seen, SOURCE) == annotation(each.obj, SOURCE)]
+    if seen.settings.write_secrets:
+        return Step.do(*due)
+    made = {each.obj["metadata"]["name"]: annotation(each.obj, SOURCE) for each in due}
+    outdated, workload = made.keys() & seen.mounted, seen.workload.obj
+    if not outdated:
+        return PASS
+    former = (
+        f"the former content of Secret {', '.join(sorted({made[name] for name in outdated}))}, such as removed users"
+    )
+    if workload is not None and outdated.isdisjoint(mounts_of(workload["spec"]["template"])):
+        return Step.wait(SECRET_COPY_OUTDATED, f"Replacing the servers that still use {former}.", warning=True)
+    return Step.blocked(
+        SECRET_COPY_OUTDATED,
+        f"Servers still use {former}: the operator may not write their copy. Set the chart value rbac.writeSecrets, or "
+        "let the spec be applied, which replaces them.",
+        requeue=SECRETS_RETRY_SECONDS,
+    )
 
 
 def outdated_copies(seen: Assessment) -> list[WriteSecret]:

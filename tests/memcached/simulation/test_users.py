@@ -74,6 +74,11 @@ class Lab:
         return str(found["reason"]), str(found["message"])
 
     @property
+    def status(self) -> str:
+        """Status of the Ready condition."""
+        return str(accessors.condition(self.run.stage.find()[0], READY)["status"])
+
+    @property
     def template(self) -> Obj:
         [workload] = self.run.stage.find(STATEFUL_SET)
         found: Obj = workload["spec"]["template"]
@@ -153,6 +158,40 @@ async def test_operator_that_may_no_longer_write_the_copy_returns_to_the_origina
     await lab.steps(changed("app:two\n"), RESYNC)
     assert (mounted_users(lab.template), lab.mounted) == ("cache-users", {"app:two\n"})
     assert "2 of 2 servers mount Secret cache-users itself" in lab.ready[1]
+
+
+@pytest.mark.parametrize(
+    "blocking",
+    [{"paused": True}, {"paused": True, "workload": "Deployment"}, {"memoryMB": 8, "maxItemSizeMB": 8}],
+    ids=["paused", "paused before a switch", "invalid"],
+)
+async def test_removed_user_that_servers_still_accept_is_reported_although_the_spec_is_not_applied(
+    blocking: Obj,
+) -> None:
+    lab = await created()
+    lab.restart(READ_ONLY)
+    await lab.steps(apply(size=2, **AUTH | blocking))
+    assert lab.ready[0] in ("Paused", "InvalidSpec")
+    await lab.steps(changed("app:two\n"), RESYNC)
+    assert (lab.mounted, lab.ready[0]) == ({"app:one\n"}, "SecretCopyOutdated")
+    assert lab.status == "False"
+    assert "Servers still use the former content of Secret cache-users," in lab.ready[1]
+    await lab.steps(apply(size=2, **AUTH))
+    assert (lab.mounted, lab.status) == ({"app:two\n"}, "True")
+
+
+async def test_removed_user_is_reported_until_every_server_has_been_replaced() -> None:
+    lab = await created(dataclasses.replace(MEMCACHED, patience=0.0))
+    paced: Obj = AUTH | {"updateStrategy": {"pauseSeconds": 60}}
+    await lab.steps(apply(size=2, **paced))
+    lab.restart(dataclasses.replace(READ_ONLY, patience=0.0))
+    await lab.steps(changed("app:two\n"), RESYNC)
+    assert (mounted_users(lab.template), len(lab.mounted)) == ("cache-users", 2)
+    await lab.steps(apply(size=2, **paced, paused=True))
+    for _ in range(20):
+        assert (lab.status == "True") == (lab.mounted == {"app:two\n"})
+        await lab.run.wait(10)
+    assert (lab.mounted, lab.ready[0]) == ({"app:two\n"}, "Paused")
 
 
 async def test_copy_of_a_password_does_not_outlive_the_spec_that_needs_it() -> None:
