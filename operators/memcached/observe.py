@@ -8,9 +8,9 @@ from functools import partial
 from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached, workload_kind
-from operators.memcached.client.errors import Unreachable
 from operators.memcached.objects.names import owner, server_hosts
 from operators.memcached.objects.pod import CONTAINER, reloads_users
+from operators.memcached.outages import Outage, Outages
 from operators.memcached.replica_sets import ReplicaSets
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
 from operators.memcached.security.connection import Access, Connect
@@ -34,6 +34,7 @@ from shared.kubernetes.kinds import (
 )
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
+from shared.runtime.steady_clock import elapsed
 from shared.status.phases import CREATING, SCALING, UPDATING
 from shared.steps import connection
 from shared.steps.network_policy import network_policy_name
@@ -44,20 +45,22 @@ MAX_COMPARED = 8
 Observe = Callable[[Memcached, Cache, Kube], Awaitable[Observed]]
 
 
-def observer(connect: Connect, attest: Attest) -> Observe:
+def observer(connect: Connect, attest: Attest, clock: Callable[[], float] = elapsed) -> Observe:
     """Return a function that observes a Memcached.
 
     Args:
         connect: opens a connection to a running server.
         attest: queries the sidecar of a running server.
+        clock: monotonic time in seconds.
     """
-    return partial(_observe, connect, attest, Meter(), ReplicaSets())
+    return partial(_observe, connect, attest, Meter(), Outages(clock), ReplicaSets())
 
 
 async def _observe(
     connect: Connect,
     attest: Attest,
     meter: Meter,
+    outages: Outages,
     replica_sets: ReplicaSets,
     resource: Memcached,
     cache: Cache,
@@ -86,7 +89,7 @@ async def _observe(
         served_certificates=await _served_certificates(access, resource, workload),
         accepted_users=await _accepted_users(access, attest, resource, workload),
         server_images=await _server_images(access, attest, resource, workload),
-        unresponsive=await _unresponsive(access, resource, workload),
+        unresponsive=await _unresponsive(access, outages, resource, workload),
         traffic=await _traffic(access, meter, resource, workload),
         connection=connected,
     )
@@ -165,18 +168,20 @@ async def _server_images(access: Access, attest: Attest, resource: Memcached, wo
     return known | {image: version for image, version in zip(queried, found, strict=True) if version}
 
 
-async def _unresponsive(access: Access, resource: Memcached, workload: Workload) -> dict[str, Unreachable]:
+async def _unresponsive(
+    access: Access, outages: Outages, resource: Memcached, workload: Workload
+) -> Mapping[str, Outage]:
     """Query the ready servers without a sidecar that would be their readiness probe: the kubelet only connects.
 
     Not while servers are added or replaced, because each change of each pod is then observed.
     """
     if resource.phase in ("", CREATING, SCALING, UPDATING):
-        return {}
+        return outages.update(resource.obj, {})
     ports = workload.attestation_ports
     spoken = workload.speaking(tls=access.secrets.pair is not None)
     pods = [pod for pod in spoken if ports.get(pod.name) is None and pod.name in workload.queryable]
     found = await _inspect(pods, lambda pod: inspect_response(access, pod.address))
-    return {name: error for name, error in found.items() if error is not None}
+    return outages.update(resource.obj, {name: error for name, error in found.items() if error is not None})
 
 
 async def _traffic(access: Access, meter: Meter, resource: Memcached, workload: Workload) -> dict[str, Traffic]:

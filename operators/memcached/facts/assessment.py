@@ -12,15 +12,12 @@ from operators.memcached.client.errors import TimedOut
 from operators.memcached.facts.pause import Filling, Pause, pause
 from operators.memcached.objects.names import server_host, server_name, server_secret
 from operators.memcached.objects.pod import mounted_users
-from operators.memcached.reasons import SERVER_NOT_RESPONDING
 from operators.memcached.state.observed import Observed, Workload
-from shared.kubernetes.accessors import condition
 from shared.kubernetes.addresses import host_port
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.pods import Pod
 from shared.pki.stores import fingerprint
 from shared.runtime.settings import Settings
-from shared.status.conditions import READY
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPDATING
 from shared.status.reasons import Reason
 from shared.steps.view import View
@@ -120,19 +117,20 @@ class Assessment(Observed, View[Memcached, Settings]):
         ready = {pod.name for pod in self.serving_workload.ready}
         return tuple(name for name in self._listed if name not in ready)
 
-    @cached_property
-    def hung_servers(self) -> tuple[str, ...]:
-        """Names of ready servers that accepted the operator's connection, and did not respond."""
+    @property
+    def hung_servers(self) -> Mapping[str, float]:
+        """Ready servers that accepted the operator's connection, and did not respond: seconds, by pod."""
         found = self.unresponsive.items()
-        return tuple(name for name, error in found if isinstance(error, TimedOut) and error.is_accepted)
+        return {
+            name: each.seconds for name, each in found if isinstance(each.error, TimedOut) and each.error.is_accepted
+        }
 
     @property
-    def hang_is_proven(self) -> bool:
-        """Whether servers hang for some time, and the operator does not, to which no server would respond then."""
-        ready, hung = condition(self.resource.obj, READY), len(self.hung_servers)
-        since = ready.get("lastTransitionTime") if ready.get("reason") == SERVER_NOT_RESPONDING else None
-        lasts = since is not None and (self.now - datetime.fromisoformat(since)).total_seconds() >= HUNG_SECONDS
-        return lasts and (hung == 1 or 1 < hung < len(self.workload.ready))
+    def proven_hangs(self) -> tuple[str, ...]:
+        """Servers that hang for some time; none if all do: then the operator may, to which no server would respond."""
+        hung = self.hung_servers
+        is_proof = len(hung) == 1 or len(hung) < len(self.workload.ready)
+        return tuple(name for name, seconds in hung.items() if is_proof and seconds >= HUNG_SECONDS)
 
     @cached_property
     def servers_with_old_certificate(self) -> tuple[Pod, ...]:

@@ -13,6 +13,7 @@ from shared.api.podspec import SAFE, restricted
 from shared.api.spec import as_object
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
+from shared.kubernetes.pods import container_of
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 
 COMPONENT = "server"
@@ -95,7 +96,7 @@ def attests_users(pod: Obj) -> bool:
 
 def speaks_ascii(pod: Obj) -> bool:
     """Return whether the server of a pod responds to commands of the ASCII protocol, which the operator uses."""
-    args = next((each.get("args", ()) for each in pod["spec"]["containers"] if each["name"] == CONTAINER), ())
+    args = container_of(pod, CONTAINER).get("args") or ()
     values = (*args[1:], "")  # -B binary is two arguments, and so is -B ascii
     found = (re.match(REFUSED_WITH_METRICS, arg) for arg in args)
     return not any(match and value not in ("auto", "ascii") for match, value in zip(found, values, strict=False))

@@ -30,8 +30,8 @@ def _available(seen: Assessment) -> Finding:
         return Finding(
             False, SERVERS_NOT_READY, f"{listed(unready)}: in the list of servers that clients use, but not ready."
         )
-    if seen.hang_is_proven:
-        message = f"{listed(seen.hung_servers)}: ready, but not responding for {HUNG_SECONDS:g} s or more."
+    if hung := seen.proven_hangs:
+        message = f"{listed(hung)}: ready, but not responding for {HUNG_SECONDS:g} s or more."
         return Finding(False, SERVER_NOT_RESPONDING, message)
     if ended := health.certificate_ended(server_secret(resource), seen.served_until, seen.now):
         return ended
@@ -50,4 +50,4 @@ def _observed(seen: Assessment) -> Finding:
     """Return whether the operator reaches the servers that it queries."""
     reports = (seen.served_certificates, seen.accepted_users)
     errors = {name: report.error for each in reports for name, report in each.items() if report.error}
-    return health.observed(errors | {name: str(error) for name, error in seen.unresponsive.items()})
+    return health.observed(errors | {name: str(outage.error) for name, outage in seen.unresponsive.items()})

@@ -259,7 +259,9 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None], mounts: 
     versions = versions_of({name: found[name] for name in sorted(provided)})
     try:
         if auth is not None:
-            secret = found[read.users] if auth.secret_name else _generated(resource, found)
+            secret = found[read.users]
+            if not auth.secret_name:
+                secret = own_secret(resource.uid, resource.name, "memcached", secret)
             users = _users(resource, secret)
             users_digest = digest([(key_of(secret), users.encode())])
     except UnusableSecret as error:
@@ -326,7 +328,3 @@ def _rotation(resource: Memcached, found: Mapping[str, Obj | None]) -> tuple[cer
         successor.certificate if successor else None,
         settled_at(found[server_secret(resource)], TRUST_CHANGED),
     )
-
-
-def _generated(resource: Memcached, found: Mapping[str, Obj | None]) -> Obj | None:
-    return own_secret(resource.uid, resource.name, "memcached", found[users_secret(resource)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operators.memcached.api.resource import Memcached
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects import autoscaler, deployment, service, stateful_set
 from operators.memcached.objects.names import Mounts, copies, originals, owner, server_secret
@@ -19,7 +18,6 @@ from operators.memcached.reasons import CERTIFICATE_WITHOUT_NAME, NO_EXPORTER_IM
 from operators.memcached.steps.mounted_copies import outdated_copies
 from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step
-from shared.runtime.settings import Settings
 from shared.steps import certificates, provisioning
 from shared.steps.deferred import AFFINITY, Deferred, keep_deferred, restarts_pods
 from shared.steps.resize import can_resize, resize_pods
@@ -79,7 +77,7 @@ def ensure_servers(seen: Assessment) -> Step:
     """
     resource = seen.resource
     kind, current = seen.workload.kind, seen.workload.obj
-    image = _sidecar_image(seen.settings, resource, current)
+    image = resource.spec.metrics_image or seen.settings.agent_image or (sidecar_image(current) if current else "")
     images = (Deferred(EXPORTER, "image"), Deferred(RELOADER, "image"))
     deferred = (*images, AFFINITY)
     from_spec = (
@@ -119,24 +117,15 @@ def resize_servers(seen: Assessment) -> Step:
     return resize_pods(workload.pod_objs, seen.resource.spec.container_resources(), CONTAINER, seen.now)
 
 
-def _sidecar_image(settings: Settings, resource: Memcached, current: Obj | None) -> str:
-    """Return the image for new sidecars; without one in spec and options, the one that runs; empty if none does."""
-    return resource.spec.metrics_image or settings.agent_image or (sidecar_image(current) if current else "")
-
-
 def _workload(seen: Assessment, sidecar: Sidecar, mounts: Mounts) -> Obj:
     """Return the Deployment or StatefulSet."""
     resource = seen.resource
     own, workload = owner(resource, seen.settings.operator), seen.workload
     image = resource.spec.image_reference(seen.settings.image_repository)
-    template = pod(resource, own, image, sidecar, _startup_digest(seen, sidecar), mounts)
+    digest = seen.secrets.startup_digest(resource.uid, with_users=not sidecar.reloads)  # what is read only at startup
+    template = pod(resource, own, image, sidecar, digest, mounts)
     build = stateful_set.stateful_set if workload.kind == STATEFUL_SET else deployment.deployment
     return build(resource, own, template, seen.pause.seconds)
-
-
-def _startup_digest(seen: Assessment, sidecar: Sidecar) -> str:
-    """Return the digest of what servers read only at startup."""
-    return seen.secrets.startup_digest(seen.resource.uid, with_users=not sidecar.reloads)
 
 
 def ensure_autoscaler(seen: Assessment) -> Step:

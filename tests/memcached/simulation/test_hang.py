@@ -69,6 +69,34 @@ async def test_server_that_is_slow_once_is_reported_and_stays_available() -> Non
     assert (lab.available, lab.condition(READY)["status"]) == ("True", "True")
 
 
+async def test_slow_response_after_another_reason_is_not_taken_for_a_hang() -> None:
+    lab = Lab()
+    await lab.create(size=2)
+    lab.run.stage.workloads.pod_problem = lambda pod: "Unready" if pod["metadata"]["name"] == "cache-1" else ""
+    await lab.hang(0)
+    await lab.run.wait(3600)
+    assert (lab.condition(READY)["status"], lab.condition(READY)["reason"]) == ("False", "Degraded")
+    lab.run.stage.workloads.pod_problem = lambda _: ""
+    for _ in range(3):
+        await lab.hang(1)
+    assert lab.condition(READY)["reason"] == "ServerNotResponding"
+    assert lab.available == "True"
+    await lab.run.wait(20)
+    assert lab.available == "False"
+
+
+async def test_slow_responses_of_two_servers_are_not_taken_for_one_hang() -> None:
+    lab = Lab()
+    await lab.create(size=3)
+    await lab.hang(1)
+    await lab.run.wait(9)
+    lab.addresses.reverse()
+    await lab.hang(1)
+    await lab.run.wait(9)
+    assert lab.condition(READY)["reason"] == "ServerNotResponding"
+    assert lab.available == "True"
+
+
 async def test_servers_are_queried_when_the_resource_is_observed_but_not_while_they_are_created() -> None:
     lab = Lab()
     await lab.create(size=2)

@@ -174,7 +174,9 @@ class Servers(Fleet):
 
 MEMCACHED = Subject(
     "memcached",
-    lambda servers: dataclasses.replace(controller(OPTIONS, servers.connect, servers.attest), issue=issued),
+    lambda servers: dataclasses.replace(
+        controller(OPTIONS, servers.connect, servers.attest, lambda: servers.clock().timestamp()), issue=issued
+    ),
     database=Servers,
     patience=REFRESH_INTERVAL_SECONDS,
 )
