@@ -84,7 +84,7 @@ async def backup(
     made = await session.resource(BACKUP, backup_name)
     status = accessors.status_of(made)
     output.text(f"{status.get('location')}: {status.get('size')}, revision {status.get('revision')}")
-    if status.get("current") is not True:
+    if status.get("current") not in (None, True):  # an earlier version of the operator does not report it
         output.text(f"it may lack changes: {accessors.condition(made, conditions.READY).get('message')}")
 
 

@@ -63,7 +63,8 @@ class EtcdBackupStatus(Status):
         None,
         description=(
             "Whether the member had all changes that were acknowledged before, as a linearizable read confirmed. "
-            "Otherwise the snapshot may be older than it seems: it does not count as the last one of the cluster."
+            "If false, the snapshot may be older than it seems: it does not count as the last one of the cluster. "
+            "Earlier versions of the operator do not report it."
         ),
     )
     etcd_version: str | None = Field(
@@ -85,9 +86,9 @@ class EtcdBackupStatus(Status):
 
 
 def has_current_snapshot(backup: Obj) -> bool:
-    """Whether an EtcdBackup is complete, and was proven to have all changes that were acknowledged before."""
+    """Whether an EtcdBackup is complete, and not known to lack changes; an earlier version did not report that."""
     status = status_of(backup)
-    return status.get("phase") == COMPLETE and status.get("current") is True
+    return status.get("phase") == COMPLETE and status.get("current") in (None, True)
 
 
 API = Resource(

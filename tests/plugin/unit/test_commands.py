@@ -293,15 +293,16 @@ def test_backup_is_created_where_the_scheduled_ones_are(monkeypatch: pytest.Monk
     assert "--claim" in result.output
 
 
-@pytest.mark.parametrize("current", [True, False])
-def test_backup_that_may_lack_changes_is_reported(monkeypatch: pytest.MonkeyPatch, current: bool) -> None:
+@pytest.mark.parametrize("current", [True, None, False], ids=["current", "of an earlier version", "not current"])
+def test_backup_that_may_lack_changes_is_reported(monkeypatch: pytest.MonkeyPatch, current: bool | None) -> None:
     terminal = Terminal(monkeypatch, etcd.ETCD, etcd.cluster(1))
     stage, kind = terminal.play.stage, BACKUP.kind
 
     async def completed() -> None:
         for backup in stage.find(kind):
             ready = {"type": "Ready", "status": "True", "reason": "NotCurrent", "message": "cache-0 had no leader."}
-            done = {"phase": "Complete", "location": "volume://a/b", "current": current, "conditions": [ready]}
+            done = {"phase": "Complete", "location": "volume://a/b", "conditions": [ready]}
+            done |= {} if current is None else {"current": current}
             name = backup["metadata"]["name"]
             stage.user_client.merge(kind, stage.namespace, name, {"status": done}, subresource="status")
 
@@ -309,7 +310,7 @@ def test_backup_that_may_lack_changes_is_reported(monkeypatch: pytest.MonkeyPatc
     result = terminal.run("backup etcdcluster/cache --claim a")
     assert result.exit_code == 0, result.output
     assert "volume://a/b" in result.output
-    assert ("it may lack changes: cache-0 had no leader." in result.output) is not current
+    assert ("it may lack changes: cache-0 had no leader." in result.output) is (current is False)
 
 
 @pytest.mark.parametrize(

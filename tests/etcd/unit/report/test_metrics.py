@@ -99,7 +99,7 @@ def test_backup_schedule_reports_last_and_next_time() -> None:
     [
         ({"phase": "Complete", "completedAt": "2026-01-01T00:00:00Z", "current": True}, 1767225600),
         ({"phase": "Complete", "completedAt": "2026-01-01T00:00:00Z", "current": False}, None),
-        ({"phase": "Complete", "completedAt": "2026-01-01T00:00:00Z"}, None),
+        ({"phase": "Complete", "completedAt": "2026-01-01T00:00:00Z"}, 1767225600),  # of an earlier version
         ({"phase": "Failed", "completedAt": "2026-01-01T00:00:00Z"}, None),
         ({"phase": "Running"}, None),
         ({}, None),

@@ -304,7 +304,16 @@ def test_status_has_the_last_complete_backup() -> None:
     }, "the snapshot of 12:00 is missing"
 
 
-@pytest.mark.parametrize("current", [False, None, "yes"])
+def test_snapshot_of_an_earlier_version_counts() -> None:
+    """An earlier version does not report whether a snapshot is current."""
+    earlier = scheduled_backup(12)
+    del earlier["status"]["current"]
+    status = backup_status(assess(resource(), world(earlier), NOON))
+    assert status is not None
+    assert (status["lastName"], status["nextTime"]) == ("demo-2601011200", "2026-01-01T13:00:00Z")
+
+
+@pytest.mark.parametrize("current", [False, "yes"])
 def test_snapshot_that_is_not_proven_to_be_current_does_not_count(current: Any) -> None:
     """A member without a leader serves old data: a snapshot of it may be hours behind."""
     stale = scheduled_backup(12, current=current, **conditions("Snapshot of revision 7. No leader.", "NotCurrent"))

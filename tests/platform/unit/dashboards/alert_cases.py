@@ -256,6 +256,9 @@ def etcd() -> Iterator[Case]:
     last = state("platform_etcd_snapshot_last_success_timestamp_seconds", kind)
     yield Case(name="EtcdBackupTooOld", series={last: Gauge(-1_000_000, FAR)}, labels=labels)
     info = state("platform_resource_info", kind, version="3.6.16")
+    completed = state("platform_etcd_backup_completed_timestamp_seconds", "EtcdBackup", etcdcluster="orders")
+    by_another_tool: Series = {info: Gauge(1, 1), completed: Gauge(-1_000_000, FAR)}
+    yield Case(name="EtcdBackupTooOld", series=by_another_tool, labels=labels)
     unscheduled: Series = {info: Gauge(1, 1), due: Gauge(None, FAR)}
     yield Case(name="EtcdNoBackupScheduled", series=unscheduled, labels=labels, every="1h", window="1h")
     failed: Series = {
