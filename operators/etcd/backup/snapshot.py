@@ -85,7 +85,8 @@ class Record:
         cluster_uid: UID of the EtcdCluster: retention applies to this cluster only.
         backup: name of the EtcdBackup.
         scheduled: whether it belongs to the cluster's schedule: retention applies to scheduled ones only.
-        current: whether the member was proven to have all writes acknowledged before; false if it is not known.
+        current: whether the member was proven to have all writes acknowledged before. A record of an earlier version
+            does not have it: the retention keeps its snapshot as a current one.
     """
 
     file: str
@@ -100,7 +101,7 @@ class Record:
     cluster_uid: str
     backup: str
     scheduled: bool
-    current: bool = False
+    current: bool = True
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1)
@@ -126,22 +127,23 @@ class Record:
 def beyond_retention(stored: Iterable[tuple[Record, bool]], keep: int) -> list[Record]:
     """Return the snapshots that are older than the newest `keep` complete ones, newest first.
 
-    A snapshot that is not complete counts for nothing, so that the last complete ones are never returned. Neither is
-    one with newer data than all later ones, as those of a member that lags, or of the other cluster after a recovery.
+    A snapshot that is not complete counts for nothing, so that the last complete ones are never returned. One that is
+    not current counts only against others that are not. One with newer data than all later ones is not returned: they
+    may be of a member that lags, or of the other cluster after a recovery.
 
     Args:
         stored: records of one schedule, each with whether its file is complete.
         keep: number of complete snapshots to keep, at least 1.
     """
-    count, removed = 0, []
-    revisions: dict[str, int] = {}  # the newest that stays, by the id of the cluster: others are not comparable
+    kept: list[Record] = []
+    removed = []
     for record, is_complete in sorted(stored, key=lambda each: _age(each[0]), reverse=True):
-        latest = revisions.get(record.cluster_id, -1)
-        if count >= max(1, keep) and not (is_complete and record.revision > latest):
+        later = [each for each in kept if each.current or not record.current]
+        comparable = [each.revision for each in later if each.cluster_id == record.cluster_id]
+        if len(later) >= max(1, keep) and not (is_complete and record.revision > max(comparable, default=-1)):
             removed.append(record)
         elif is_complete:
-            count += 1
-            revisions[record.cluster_id] = max(latest, record.revision)
+            kept.append(record)
     return removed
 
 

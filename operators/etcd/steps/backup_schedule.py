@@ -146,10 +146,16 @@ def _stores_in(obj: Obj, destination: Destination) -> bool:
 def _surplus(seen: Observed, retention: int) -> list[Obj]:
     """Return the EtcdBackups to delete, as their files are deleted (`beyond_retention`): none while data is at risk."""
     complete, failed = (_by_name(seen.backup.scheduled, phase) for phase in (COMPLETE, FAILED))
-    revisions = [obj["status"].get("revision") or 0 for obj in complete]
-    older = range(max(0, len(complete) - retention)) if seen.members is not None and not seen.is_corrupt else ()
-    found = [complete[at] for at in older if revisions[at] <= max(revisions[at + 1 :])]
-    return [*found, *failed[: max(0, len(failed) - MAX_FAILED_KEPT)]]
+    found = []
+    later, newest = {True: 0, False: 0}, {True: 0, False: 0}  # number and revision: of current ones, and of all
+    for obj in reversed(complete if seen.members is not None and not seen.is_corrupt else ()):
+        is_current, revision = has_current_snapshot(obj), int(obj["status"].get("revision") or 0)
+        if later[is_current] >= retention and revision <= newest[is_current]:
+            found.append(obj)
+        for counts in {is_current, False}:
+            later[counts] += 1
+            newest[counts] = max(newest[counts], revision)
+    return [*reversed(found), *failed[: max(0, len(failed) - MAX_FAILED_KEPT)]]
 
 
 def _by_name(scheduled: tuple[Obj, ...], phase: str) -> list[Obj]:

@@ -87,10 +87,10 @@ def test_written_record_is_parsed_without_loss() -> None:
 
 
 def test_record_of_an_earlier_version_is_parsed() -> None:
-    """An earlier version does not record whether the snapshot was current."""
+    """An earlier version does not record whether the snapshot was current: it counts for the retention."""
     text = json.dumps({key: value for key, value in json.loads(RECORD.to_json()).items() if key != "current"})
     assert Record.from_json(text) == RECORD
-    assert not RECORD.current
+    assert RECORD.current, "it made a linearizable read before"
 
 
 DEEP = "[" * 900 + "]" * 900
@@ -147,6 +147,28 @@ LAGGED, RECOVERED = [(100, "c1"), (101, "c1"), (102, "c1")], [(1100, "c2"), (110
 def test_snapshot_with_newer_data_than_all_later_ones_stays(taken: list[tuple[int, str]], removed: list[int]) -> None:
     stored = [(nightly(day, *each), True) for day, each in enumerate(taken, start=1)]
     assert [record.revision for record in beyond_retention(stored, 3)] == removed
+
+
+@pytest.mark.parametrize(
+    ("taken", "removed"),
+    [("AB--", []), ("AB---", [3]), ("AB--C", [3, 1]), ("AB--CD", [4, 3, 2, 1]), ("A-B-C-", [4, 2, 1])],
+)
+def test_snapshot_that_is_not_current_makes_no_current_one_surplus(taken: str, removed: list[int]) -> None:
+    """Current ones are letters: the EtcdBackups of the same schedule are deleted by the same rule."""
+    stored = [(dataclasses.replace(nightly(day), current=each != "-"), True) for day, each in enumerate(taken, start=1)]
+    assert [record.revision for record in beyond_retention(stored, 2)] == removed
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(1, 3)), max_size=12), st.integers(1, 4))
+def test_snapshots_that_are_not_current_change_nothing_for_current_ones(
+    taken: list[tuple[bool, bool, int]], keep: int
+) -> None:
+    stored = [
+        (dataclasses.replace(nightly(day, revision), current=current), is_complete)
+        for day, (current, is_complete, revision) in enumerate(taken, start=1)
+    ]
+    removed = [record for record in beyond_retention(stored, keep) if record.current]
+    assert removed == beyond_retention([each for each in stored if each[0].current], keep)
 
 
 @given(st.dictionaries(st.integers(1, 28), st.booleans()), st.integers(0, 5))

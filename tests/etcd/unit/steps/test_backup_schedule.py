@@ -249,6 +249,31 @@ def test_backup_with_newer_data_than_all_later_ones_stays() -> None:
     assert changes(resource(), *there) == ["delete demo-2601010700", "delete demo-2601010800"]
 
 
+@pytest.mark.parametrize(
+    ("taken", "deleted"),
+    [
+        ("AB--", []),
+        ("AB---", [3]),
+        ("AB--C", [1, 3]),
+        ("AB--CD", [1, 2, 3, 4]),
+        ("A-B-C-", [1, 2, 4]),
+    ],
+)
+def test_backup_that_is_not_current_makes_no_current_one_surplus(taken: str, deleted: list[int]) -> None:
+    """Current ones are letters. The others, taken while a quorum was missing, may lack changes."""
+    there = [scheduled_backup(hour, revision=hour, current=each != "-") for hour, each in enumerate(taken, start=1)]
+    found = resource("2026-01-01T13:00:00Z", retention=2)
+    assert changes(found, *there) == [f"delete demo-260101{hour:02}00" for hour in deleted]
+
+
+@pytest.mark.parametrize("revision", [1, 9])
+def test_backup_that_is_not_current_stays_while_it_has_newer_data_than_all_later_ones(revision: int) -> None:
+    later = [scheduled_backup(hour, revision=5) for hour in (3, 4)]
+    stale = scheduled_backup(2, revision=revision, current=False)
+    found = resource("2026-01-01T13:00:00Z", retention=2)
+    assert changes(found, stale, *later) == ([] if revision == 9 else ["delete demo-2601010200"])
+
+
 def test_oldest_backup_is_found_by_time_not_by_name() -> None:
     there = [scheduled_backup(3, day=day) for day in (2, 10, 9)]
     assert changes(resource("2026-01-10T13:00:00Z", retention=2), *there) == ["delete demo-2601020300"]
