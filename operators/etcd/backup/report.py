@@ -45,7 +45,7 @@ def finished(seen: Assessment) -> Plan | None:
 def _complete(seen: Assessment, outcome: Outcome) -> Plan:
     result, store = outcome.result, locations.store_of(seen.resource.spec.destination)
     location = locations.location(store, str(result["file"])) if store else ""
-    size, is_current = int(result["size"]), result.get("current") is True  # an earlier version does not report it
+    size, is_current = int(result["size"]), result.get("current", True) is True  # an earlier version does not report it
     found = status(seen) | {
         "phase": COMPLETE,
         "location": location,
@@ -55,7 +55,7 @@ def _complete(seen: Assessment, outcome: Outcome) -> Plan:
         "sizeBytes": size,
         "size": _human_readable(size),
         "sha256": result["sha256"],
-        "current": is_current,
+        **({"current": is_current} if "current" in result else {}),
         **({"etcdVersion": result["version"]} if result["version"] else {}),
         **_times(seen, outcome),
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.api.backup import RETRY_UNTIL, EtcdBackup
+from operators.etcd.api.backup import RETRY_UNTIL, EtcdBackup, has_current_snapshot
 from operators.etcd.backup import pods, program
 from operators.etcd.backup.assessment import BACKOFF_SECONDS, MAX_ATTEMPTS
 from operators.etcd.backup.observe import Observed, SnapshotSource, choose
@@ -197,11 +197,22 @@ def test_result_is_recorded_before_the_pod_is_deleted() -> None:
     assert final.status == made.status
 
 
-@pytest.mark.parametrize("result", [{"current": False}, {"current": "yes"}, {}], ids=["stale", "invalid", "unknown"])
-def test_snapshot_that_is_not_proven_to_be_current_is_complete_with_that_reason(result: Obj) -> None:
-    """The member had no leader: it may be hours behind. A program of an earlier version does not report it."""
-    message = {key: value for key, value in KEPT.items() if key != "current"} | result
-    done = Observed(snapshot_pod(**ended(message)))
+def test_snapshot_of_a_program_of_an_earlier_version_counts() -> None:
+    """Earlier programs read linearizably without a report: during an upgrade, or with an older agentImage."""
+    done = Observed(snapshot_pod(**ended({key: value for key, value in KEPT.items() if key != "current"})))
+    made = plan(done)
+    assert (made.verdict.done, made.verdict.reason, made.verdict.warning) == (True, "Complete", False)
+    assert "linearizable" not in made.verdict.message
+    assert "current" not in made.status, "the program did not report it"
+    completed = reported(made)
+    assert has_current_snapshot(completed.obj)
+    assert plan(done, completed).status == made.status
+
+
+@pytest.mark.parametrize("result", [False, None, "yes"])
+def test_snapshot_that_is_not_proven_to_be_current_is_complete_with_that_reason(result: Any) -> None:
+    """The member had no leader: it may be hours behind."""
+    done = Observed(snapshot_pod(**ended(KEPT | {"current": result})))
     made = plan(done)
     assert (made.verdict.done, made.verdict.reason, made.verdict.warning) == (True, "NotCurrent", True)
     assert "demo-1 did not confirm by a linearizable read that it had all changes" in made.verdict.message
