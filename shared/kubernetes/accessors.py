@@ -35,6 +35,15 @@ def rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def time_in(text: str) -> datetime | None:
+    """Return the time in a text that users can edit, such as an annotation; None if it is not one with a time zone."""
+    try:
+        found = datetime.fromisoformat(text)
+        return found.astimezone(UTC) if found.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
 def now_rfc3339() -> str:
     """Return the current time in the format of Kubernetes."""
     return rfc3339(datetime.now(UTC))

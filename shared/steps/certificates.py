@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from shared.api.spec import Issuer
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, time_in
 from shared.kubernetes.kinds import SECRET, Kind, Obj
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import (
@@ -400,11 +400,8 @@ def settled_at(copy: Obj | None, stamp: str) -> datetime | None:
         copy: the Secret.
         stamp: annotation of the Secret with the time of its last change.
     """
-    try:
-        changed = datetime.fromisoformat(annotation(copy, stamp))
-    except ValueError:
-        return None
-    return changed + COPY_SETTLING if changed.tzinfo else None
+    changed = time_in(annotation(copy, stamp))
+    return changed + COPY_SETTLING if changed else None
 
 
 def cert_manager_certificates(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, time_in
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.ownership import (
     INSTANCE,
@@ -91,10 +91,7 @@ class GeneratedPassword:
     @property
     def generated_at(self) -> datetime | None:
         """Time at which the password was generated; None if it is unknown."""
-        try:
-            return datetime.fromisoformat(annotation(self.found, ROTATED_AT))
-        except ValueError:
-            return None
+        return time_in(annotation(self.found, ROTATED_AT))
 
     def step(self, now: datetime, *, is_permitted: bool) -> Step:
         """Create, restore or renew the Secret if necessary.

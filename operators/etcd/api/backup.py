@@ -24,7 +24,7 @@ from shared.api.spec import (
     contradictions,
     parse,
 )
-from shared.kubernetes.accessors import annotation, status_of
+from shared.kubernetes.accessors import annotation, status_of, time_in
 from shared.kubernetes.kinds import Kind, Obj
 
 PENDING, RUNNING, COMPLETE, FAILED = "Pending", "Running", "Complete", "Failed"
@@ -137,10 +137,7 @@ class EtcdBackup(CustomResource[EtcdBackupSpec]):
     @property
     def retry_until(self) -> datetime | None:
         """Time until which attempts are repeated; None for a fixed number of attempts."""
-        try:
-            return datetime.fromisoformat(annotation(self.obj, RETRY_UNTIL))
-        except ValueError:  # not scheduled
-            return None
+        return time_in(annotation(self.obj, RETRY_UNTIL))
 
     @property
     def over(self) -> bool:

@@ -9,9 +9,9 @@ from functools import cached_property
 from operators.etcd.api.backup import EtcdBackup
 from operators.etcd.backup import pods
 from operators.etcd.backup.observe import Observed
-from operators.etcd.backup.outcome import Outcome, time
+from operators.etcd.backup.outcome import Outcome
 from operators.etcd.reasons import POD_DELETED, POD_NOT_STARTING
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, time_in
 from shared.kubernetes.pods import Pod
 from shared.runtime.settings import Settings
 from shared.steps.view import View
@@ -56,10 +56,14 @@ class Assessment(View[EtcdBackup, Settings]):
 
     @property
     def started(self) -> datetime | None:
-        """Time at which the operator created the pod of the current attempt; None if there was none."""
-        pod, before = self.observed.pod, self.resource.reported.get("startedAt")
-        created = annotation(pod, pods.STARTED) or pod["metadata"].get("creationTimestamp") if pod else None
-        return time(created or before)
+        """Time at which the operator created the pod of the current attempt; None if there was none.
+
+        A user can edit the annotation: a text that is no time, or a time in the future, does not count.
+        """
+        pod = self.observed.pod or {"metadata": {}}
+        created = annotation(pod, pods.STARTED), pod["metadata"].get("creationTimestamp")
+        times = (time_in(str(text)) for text in (*created, self.resource.reported.get("startedAt")))
+        return next((time for time in times if time and time <= self.now), self.now if self.attempts else None)
 
     @property
     def ended(self) -> datetime:

@@ -25,7 +25,7 @@ from operators.redis.steps import spec_users
 from operators.redis.steps.provisioning import users_secret
 from operators.redis.steps.rollout_markers import applied_everywhere, is_applied, mark_pod, marker, running
 from shared.kubernetes import secret_provenance
-from shared.kubernetes.accessors import annotation, rfc3339
+from shared.kubernetes.accessors import annotation, rfc3339, time_in
 from shared.kubernetes.ownership import ForeignObject, require_owned
 from shared.runtime.plan import PASS, Action, Step
 from shared.status.reasons import FOREIGN_OBJECT
@@ -210,10 +210,7 @@ def renew_certificates(seen: Assessment) -> Step:
 def _brought_since(instance: Instance, mark: str) -> datetime | None:
     """Return when the pod was annotated so that the kubelet updates the mounted certificate; None if it was not yet."""
     before, _, since = annotation(instance.pod_obj, CERTIFICATE_MARK).partition(" at ")
-    try:
-        return datetime.fromisoformat(since) if before == mark else None
-    except ValueError:
-        return None
+    return time_in(since) if before == mark else None
 
 
 def _names(instances: Iterable[Instance]) -> str:

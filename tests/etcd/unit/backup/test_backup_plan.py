@@ -419,6 +419,37 @@ def test_clock_of_the_api_server_does_not_end_an_attempt(hours: int) -> None:
     assert plan(Observed(pod), reported(running), after=timeout + 1).verdict.reason == "PodNotStarting"
 
 
+UNUSABLE_TIMES = ["yesterday", "", "2026-01-01T12:00:00", "0001-01-01T00:00:00+23:59", "2030-01-01T00:00:00Z"]
+
+
+@pytest.mark.parametrize("text", UNUSABLE_TIMES)
+def test_pod_whose_start_time_was_edited_has_that_of_its_creation(text: str) -> None:
+    """The annotation can be edited; a time in the future delayed the retry until then."""
+    pod = snapshot_pod(attempt=1, **failed())
+    pod["metadata"]["annotations"][pods.STARTED] = text
+    seen = dataclasses.replace(READY, pod=pod)
+    waiting = plan(seen)
+    assert (waiting.verdict.reason, waiting.status["startedAt"]) == ("StoreFull", BEGAN)
+    since = (NOW - at(ENDED)).total_seconds()
+    deleting = plan(seen, reported(waiting), after=BACKOFF_SECONDS[0] - since + 1)
+    assert [type(action) for action in deleting.actions] == [Delete]
+
+
+@pytest.mark.parametrize("text", UNUSABLE_TIMES)
+def test_next_attempt_follows_also_without_any_usable_start_time(text: str) -> None:
+    """The pod is missing, and the status has what an earlier version read from the annotation."""
+    before = backup({"phase": "Running", "attempts": 1, "startedAt": text})
+    waiting = plan(READY, before)
+    assert (waiting.verdict.reason, waiting.status["startedAt"]) == ("PodDeleted", rfc3339(NOW))
+    again = plan(READY, reported(waiting, before), after=BACKOFF_SECONDS[0] + 1)
+    assert pod_of(again)["metadata"]["annotations"][pods.ATTEMPT] == "2"
+
+
+@pytest.mark.parametrize("text", UNUSABLE_TIMES[:-1])
+def test_scheduled_backup_whose_end_was_edited_has_three_attempts(text: str) -> None:
+    assert plan(READY, scheduled_until(text)).verdict.message.startswith("Attempt 1 of 3: ")
+
+
 def test_attempt_did_not_end_in_the_future() -> None:
     """A clock that is set forward while the attempt runs makes it look longer."""
     pod = snapshot_pod(**ended(KEPT, finished="2026-01-02T12:00:00Z"))

@@ -432,6 +432,18 @@ def test_new_certificate_is_mounted_and_then_loaded() -> None:
     assert credentials.renew_certificates(assess(lab.resource, lab.seen(), lab.now)) == PASS
 
 
+def test_time_of_a_mark_that_was_edited_is_written_again() -> None:
+    lab = with_certificate()
+    lab.put(OWN, certificate("b", "old"))
+    lab.step()
+    for action in credentials.renew_certificates(assess(lab.resource, lab.seen(), lab.now)).actions:
+        lab.do(action)
+    for node in lab.nodes:
+        node.annotations[CERTIFICATE_MARK] = node.annotations[CERTIFICATE_MARK].removesuffix("Z")
+    step = credentials.renew_certificates(assess(lab.resource, lab.seen(), lab.now))
+    assert [type(action) for action in step.actions] == [Patch] * 3
+
+
 def test_new_authority_is_trusted_before_its_certificates_are_used() -> None:
     lab = with_certificate()
     lab.put(OWN, certificate("b", "new"))
