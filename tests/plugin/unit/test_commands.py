@@ -301,7 +301,7 @@ def test_backup_that_may_lack_changes_is_reported(monkeypatch: pytest.MonkeyPatc
     async def completed() -> None:
         for backup in stage.find(kind):
             ready = {"type": "Ready", "status": "True", "reason": "NotCurrent", "message": "cache-0 had no leader."}
-            done = {"phase": "Complete", "location": "volume://a/b", "conditions": [ready]}
+            done: dict[str, object] = {"phase": "Complete", "location": "volume://a/b", "conditions": [ready]}
             done |= {} if current is None else {"current": current}
             name = backup["metadata"]["name"]
             stage.user_client.merge(kind, stage.namespace, name, {"status": done}, subresource="status")
