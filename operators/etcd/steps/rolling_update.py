@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from operators.etcd.facts.assessment import Assessment
@@ -13,11 +14,13 @@ from operators.etcd.reasons import JOINING, UPGRADE_BLOCKED
 from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps.intervals import BLOCKED_POLL_SECONDS, MEMBERSHIP_POLL_SECONDS
 from operators.etcd.steps.member_changes import hand_over, remove
+from operators.etcd.steps.quorum_recovery import recover_quorum
 from operators.etcd.steps.version_change import may_start
 from shared.kubernetes.pods import STUCK, is_outdated
 from shared.runtime.plan import PASS, Evict, Step
 from shared.status.phases import UPDATING
 from shared.status.reasons import VOLUMES_TERMINATING
+from shared.status.verdict import Progress
 from shared.steps import rolling_update
 from shared.steps.rolling_update import RollingUpdate, is_returning, may_evict, restart, stop
 
@@ -75,9 +78,13 @@ def restart_broken(seen: Assessment) -> Step:
             return Step.wait(UPDATING, f"{state}: recreating it.", restart(instance))
         claim, why = instance.volume["metadata"]["name"], instance.pod.hindrance if instance.pod else ""
         message = (
-            f"{state}. It is not recreated: PersistentVolumeClaim {claim} is being deleted, and ends with the pod. Set "
-            f"the reclaim policy of its volume to Retain. {f'The pod {why}.' if why else ''}"
+            f"{state}. It is not recreated: PersistentVolumeClaim {claim} is being deleted, and ends with the pod. If "
+            "no other member has its data, set the reclaim policy of its volume to Retain, delete the pod, and bind "
+            f"the volume to the new claim. {f'The pod {why}.' if why else ''}"
         ).rstrip()
+        quorum = recover_quorum(seen)  # more urgent; if it stops the chain, it replaces this report
+        if quorum.progress is Progress.PROGRESSING:
+            return replace(quorum, message=f"{quorum.message} {message}")
         return Step.progressing(VOLUMES_TERMINATING, message, warning=True, requeue=BLOCKED_POLL_SECONDS)
     return PASS
 

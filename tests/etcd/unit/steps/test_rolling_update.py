@@ -23,6 +23,7 @@ from tests.etcd.unit.world import (
 )
 
 OLD = replace(VOTER, old=True)
+LOST = At(up=False, disk="another", problem="CrashLoopBackOff: back-off", empty_data_dir=True)
 MEMORY = {"medium": "Memory"}
 JUST_NOW = "2026-01-01T11:59:30Z"
 
@@ -222,12 +223,37 @@ def test_broken_pod_that_its_claim_protects_is_named(number: int) -> None:
     resource = cluster(1 + number, recorded=range(1 + number))
     at = (*[replace(stuck, old=False)] * number, stuck)
     made = plan(resource, losing_volumes(seen(resource, *at, known=False, leader=None), number))
-    assert (acts(made.actions), made.verdict.reason, made.verdict.warning) == ([], "VolumesTerminating", True)
-    for text in (f"demo-{number} does not run", f"PersistentVolumeClaim data-demo-{number}", "no such image"):
+    assert (acts(made.actions), made.verdict.reason, made.verdict.warning) == ([], "NoQuorum", True)
+    for text in (f"demo-{number} does not run", f"PersistentVolumeClaim data-demo-{number}", "no such image", "Retain"):
         assert text in made.verdict.message
     assert made.health is not None
     assert made.health.available is not None
     assert made.health.available.reason == "NoQuorum"
+
+
+@pytest.mark.parametrize(
+    ("first", "reason", "lost"),
+    [
+        (At(ready=False, runs=True), "NoQuorum", "demo-1 (another volume) lost their data."),
+        (LOST, "QuorumLost", "of the 3 voters lost their data: the quorum is permanently lost."),
+    ],
+    ids=["one of three lost", "two of three lost"],
+)
+def test_broken_pod_that_its_claim_protects_does_not_hide_a_lost_quorum(first: At, reason: str, lost: str) -> None:
+    """The member may have the only copy: the message has what to do to keep it."""
+    resource, stuck = cluster(), replace(OLD, up=False, problem="ErrImagePull: no such image")
+    made = plan(resource, losing_volumes(seen(resource, first, LOST, stuck, known=False, leader=None), 2))
+    assert (acts(made.actions), made.verdict.reason, made.verdict.warning) == ([], reason, True)
+    kept = "set the reclaim policy of its volume to Retain, delete the pod, and bind the volume to the new claim."
+    for text in (lost, "It is not recreated: PersistentVolumeClaim data-demo-2 is being deleted", kept):
+        assert text in made.verdict.message
+
+
+def test_broken_pod_of_a_cluster_that_was_never_recorded_is_named() -> None:
+    resource, stuck = cluster(recorded=None), replace(OLD, up=False, problem="ErrImagePull: no such image")
+    made = plan(resource, losing_volumes(seen(resource, stuck, ABSENT, ABSENT, known=False), 0))
+    assert (acts(made.actions), made.verdict.reason) == ([], "VolumesTerminating")
+    assert "data-demo-0 is being deleted" in made.verdict.message
 
 
 def test_broken_pod_on_a_volume_that_stays_is_recreated_before_one_is_named_whose_claim_is_deleted() -> None:
