@@ -16,7 +16,7 @@ from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import NodeReport
 from operators.redis.objects.names import APPLIED_PERSISTENCE
 from operators.redis.objects.pod import is_started_afresh
-from operators.redis.objects.redis_conf import CONFIG_KEY, PERSISTENCE, Kept, present
+from operators.redis.objects.redis_conf import CONFIG_KEY, PERSISTENCE, Kept, joined, present
 from operators.redis.security.secrets import Secrets
 from operators.redis.state.instance import Instance
 from operators.redis.topology.cluster_view import ClusterView, Seen
@@ -101,6 +101,11 @@ class Observed:
             found = {"data": {CONFIG_KEY: annotation(made, APPLIED_PERSISTENCE)}}
         lines = present(found)
         return {name: lines[name] for name in PERSISTENCE if name in lines}
+
+    @property
+    def starts_with_log(self) -> bool:
+        """Whether servers load an append-only file when they start; false while that is unknown."""
+        return joined(self.persistence.get("appendonly", [["no"]])).lower() == "yes"
 
     @cached_property
     def starts_afresh(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from operators.redis.api.directives import same
@@ -69,19 +69,30 @@ def live_settings(seen: Assessment) -> Mapping[str, str]:
     return {**redis_conf.live(started, text, kept), **persistence}
 
 
+def awaits_log(seen: Assessment) -> bool:
+    """Return whether servers still start without the append-only file that the spec has: they load snapshots."""
+    return redis_conf.appends(seen.resource, template_text(seen)) and not redis_conf.writes_log(seen.persistence)
+
+
 def started_with(seen: Assessment) -> RedisCluster:
     """Return the resource with the persistence with which servers may start: without a log until all have one.
 
-    A server that starts with an append-only file loads no snapshot. So the file and the pods stay as they are until
-    each node, also one that is away, has reported a complete log (`NodeReport.has_log`).
+    A server that starts with an append-only file loads no snapshot. So the file stays as it is until each node, also
+    one that is away, has reported a complete log (`NodeReport.has_log`).
     """
-    resource, kept = seen.resource, seen.persistence
-    if redis_conf.writes_log(kept) or not redis_conf.appends(resource, template_text(seen)):
-        return resource
-    if all(each.report is not None and each.report.has_log for each in seen.instances if each.recorded):
-        return resource
-    former = {name: redis_conf.joined(lines) for name, lines in kept.items()}
-    return resource.changed_to({"config": resource.spec.config | former})
+    has_log = (each.report is not None and each.report.has_log for each in seen.instances if each.recorded)
+    return seen.resource if all(has_log) else as_started(seen)
+
+
+def as_started(seen: Assessment) -> RedisCluster:
+    """Return the resource with the persistence of pods: without a log until the applied file has it.
+
+    Until then, a server loads its snapshot, and must keep replicas waiting that may have newer keys (`old_snapshot`).
+    """
+    if not awaits_log(seen):
+        return seen.resource
+    former = {name: redis_conf.joined(lines) for name, lines in seen.persistence.items()}
+    return seen.resource.changed_to({"config": seen.resource.spec.config | former})
 
 
 def _kept(seen: Assessment) -> redis_conf.Kept:
@@ -193,7 +204,9 @@ def _unaccepted(seen: Assessment) -> set[str]:
     if not resource.formed:
         return set()
     present, desired = redis_conf.present(seen.applied_config), live_settings(seen)
-    kept = () if started_with(seen) is resource else redis_conf.PERSISTENCE  # in the file, until all have a log
+    kept: Collection[str] = ()
+    if awaits_log(seen):  # all persistence stays in the file until all have a log; snapshots are switched off after it
+        kept = ("save",) if started_with(seen) is resource else redis_conf.PERSISTENCE
     changed = {
         name: value
         for name, value in desired.items()

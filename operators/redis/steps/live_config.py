@@ -18,6 +18,7 @@ from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC, PE
 from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING
 from operators.redis.state.instance import Instance, endpoint
 from operators.redis.steps.configuration import (
+    awaits_log,
     configured,
     keeps_persistence,
     live_settings,
@@ -58,7 +59,12 @@ def apply_config(seen: Assessment) -> Step:
         return PASS
     settings = live_settings(seen)
     mark = configured(settings)
-    appends = redis_conf.appends(seen.resource, template_text(seen))
+    if (
+        settings.get("save") == ""
+        and redis_conf.appends(seen.resource, template_text(seen))
+        and not seen.starts_with_log
+    ):
+        settings = {name: value for name, value in settings.items() if name != "save"}  # a server loads its snapshot
     kept_for_others = frozenset(PERSISTENCE if keeps_persistence(seen) else ())
     actions: list[Action] = []
     names = []
@@ -68,7 +74,6 @@ def apply_config(seen: Assessment) -> Step:
         omitted = {
             *(() if may_serve_replicas(seen, instance) else OF_START),
             *(("appendonly",) if is_undecided(seen, instance.id) else ()),
-            *(() if instance.report.has_log or not appends else ("save",)),
             *(kept_for_others if is_started_afresh(instance.pod_obj) else ()),
             *((NODE_TIMEOUT,) if _keeps_node_timeout(seen, instance, settings.get(NODE_TIMEOUT, "")) else ()),
         }
@@ -85,11 +90,14 @@ def apply_config(seen: Assessment) -> Step:
 
 
 def _await_logs(seen: Assessment) -> Step:
-    """Wait for servers that write their first append-only file: it counts once it is complete."""
-    writing = [each.name for each in seen.instances if each.recorded and each.report and not each.report.has_log]
-    if started_with(seen) is seen.resource or not writing:
+    """Wait for the first append-only file of each server, which counts once it is complete, and then for redis.conf."""
+    writing = [each for each in seen.instances if each.recorded and each.report and not each.report.has_log]
+    if not awaits_log(seen) or (not writing and started_with(seen) is not seen.resource):  # other nodes are away
         return PASS
-    message = f"Writing the first append-only file of {', '.join(writing)}. Until it is complete, snapshots stay on."
+    names = ", ".join(each.name for each in writing)
+    message = f"Writing the first append-only file of {names}. Until it is complete, snapshots stay on."
+    if not writing:
+        message = "All nodes have an append-only file. Until they start with it, snapshots stay on."
     return Step.progressing(CONFIGURING, message, requeue=GOSSIP_SECONDS)
 
 

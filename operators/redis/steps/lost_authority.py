@@ -10,7 +10,7 @@ from operators.redis.api.node_entries import REPLICA_ROLE
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import names
 from operators.redis.objects.names import CERTIFICATE_MARK
-from operators.redis.objects.redis_conf import appends, joined
+from operators.redis.objects.redis_conf import appends
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import outlives_pods
 from operators.redis.steps.configuration import template_text
@@ -63,7 +63,7 @@ def _refusal(seen: Assessment) -> str:
         lacks = f"PersistentVolumeClaim {listed(ending)}: being deleted"
     elif not outlives_pods(resource):
         lacks = "there is no spec.storage"
-    elif not appends(resource, template_text(seen)) or not _writes_log(seen):
+    elif not appends(resource, template_text(seen)) or not seen.starts_with_log:
         lacks = 'appendonly is "no"'
     elif not resource.spec.rolls:
         return "spec.pod[0].updateStrategy is OnDelete: delete these pods to let them use it."
@@ -73,8 +73,3 @@ def _refusal(seen: Assessment) -> str:
         f"A restart could delete the data ({lacks}), so nothing is changed. Restore the former Secrets from a backup; "
         "or, if the data may be lost, delete the pods."
     )
-
-
-def _writes_log(seen: Assessment) -> bool:
-    """Whether running servers write an append-only file: the file has what they use, not what the spec requests."""
-    return joined(seen.persistence.get("appendonly", [["no"]])).lower() == "yes"

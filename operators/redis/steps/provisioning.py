@@ -26,7 +26,7 @@ from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import GENERATED, REQUEST, USER, Passwords
 from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import origin
-from operators.redis.steps.configuration import config_marks, started_with, template_text
+from operators.redis.steps.configuration import as_started, config_marks, template_text
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
@@ -98,7 +98,7 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     digest, mark, persistence = config_marks(running)
     uid = origin(seen.resource, seen)
     marks, text = made_with(seen.secrets) | {CONFIG_MARK: mark}, template_text(running)
-    template = pod.pod(started_with(running), own, image, marks, digest, text, uid, bus_port(seen))
+    template = pod.pod(as_started(running), own, image, marks, digest, text, uid, bus_port(seen))
     count = 0 if hibernation.stops(seen) else replicas(seen)
     made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set, uid)
     made["metadata"]["annotations"] |= {APPLIED_PERSISTENCE: persistence} | hibernation.note(seen)

@@ -495,7 +495,7 @@ def file_and_template(found: Observed) -> tuple[str, bool]:
 def test_servers_start_with_a_log_only_once_all_nodes_have_a_complete_one(given: dict[str, Any]) -> None:
     """A server that starts with a log loads no snapshot: its data would be lost if it ended before."""
     assert file_and_template(logging(**given)) == ("no", True)
-    assert file_and_template(logging()) == ("yes", False)
+    assert file_and_template(logging())[0] == "yes"
 
 
 def test_snapshots_stay_on_and_the_change_is_in_progress_until_the_log_of_a_server_is_complete() -> None:
@@ -504,8 +504,32 @@ def test_snapshots_stay_on_and_the_change_is_in_progress_until_the_log_of_a_serv
     assert step.message == "Writing the first append-only file of demo-5. Until it is complete, snapshots stay on."
     plan = planned(cluster(*formed()), logging(others={"appendonly": "no", "save": "60 1"}))
     assert attempts(plan) == [("demo-5", "appendonly", "yes")]
-    plan = planned(cluster(*formed()), logging(others={"save": "60 1"}))
-    assert attempts(plan) == [("demo-5", "save", "")]
+
+
+@pytest.mark.parametrize("away", [None, 0], ids=["before the file is written", "while a node is away"])
+def test_snapshots_stay_on_while_servers_would_start_without_their_log(away: int | None) -> None:
+    """A server that is stopped meanwhile writes its last snapshot, and resumes with that."""
+    found = logging(away=away, others={"save": "60 1"})
+    assert attempts(planned(cluster(*formed()), found)) == []
+
+
+def test_snapshots_are_switched_off_and_the_pods_changed_once_the_file_has_the_log() -> None:
+    found = logging(others={"save": "60 1"})
+    assert file_and_template(found) == ("yes", True), "the write of the file may be refused"
+    assert apply_config(assess(cluster(*formed()), found)).progress is Progress.PROGRESSING
+    found = applied(cluster(*formed()), found)
+    assert file_and_template(found) == ("yes", False)
+    assert attempts(planned(cluster(*formed()), found)) == [("demo-5", "save", "")]
+
+
+def test_failed_rewrite_of_a_log_prevents_no_other_setting() -> None:
+    before, after = cluster(*formed()), cluster(*formed(), config={"save": "900 1"})
+    found = observed(after, before)
+    last = found.instances[-1]
+    assert last.report
+    failing = replace(last, report=replace(last.report, rewrites_log=True))
+    plan = planned(after, replace(found, instances=(*found.instances[:-1], failing)))
+    assert attempts(plan) == [(f"demo-{number}", "save", "900 1") for number in range(6)]
 
 
 def test_other_settings_are_written_while_a_log_is_incomplete() -> None:
