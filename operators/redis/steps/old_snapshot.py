@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 
 from operators.redis.client.responses import NodeReport
 from operators.redis.facts.assessment import Assessment
-from operators.redis.objects.redis_conf import DELAY, DELAYED_SYNC
+from operators.redis.objects.redis_conf import DELAY, DELAYED_SYNC, writes_log
 from operators.redis.reasons import TAKING_OVER
 from operators.redis.state.instance import Instance
+from operators.redis.steps.configuration import live_settings
 from operators.redis.steps.failover import may_answer, take_over, unelectable
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
@@ -32,14 +33,14 @@ def replace_outdated(seen: Assessment) -> Iterator[Step]:
     for primary in seen.view.primaries:
         if awaited := _awaited(seen, primary.id):
             names = ", ".join(copy.name for copy in awaited)
-            message = f"{_resumed(primary)}. Waiting for {names}, which may have newer keys."
+            message = f"{_resumed(seen, primary)}. Waiting for {names}, which may have newer keys."
             yield Step.wait(TAKING_OVER, message, warning=True, requeue=GOSSIP_SECONDS)
         elif newer := _newer(seen, primary.id):
             yield _replace(seen, primary, newer[0])
 
 
 def _replace(seen: Assessment, primary: Seen, candidate: Seen) -> Step:
-    outdated = _resumed(primary)
+    outdated = _resumed(seen, primary)
     call = take_over(seen, candidate.id, "FORCE", resumed=True)
     if why := unelectable(seen, call):
         return Step.wait(TAKING_OVER, f"{outdated}. {why}", warning=True, requeue=BLOCKED_SECONDS)
@@ -47,8 +48,9 @@ def _replace(seen: Assessment, primary: Seen, candidate: Seen) -> Step:
     return Step.wait(TAKING_OVER, message, call, warning=True, requeue=FAILOVER_SECONDS)
 
 
-def _resumed(primary: Seen) -> str:
-    return f"{primary.name} restarted with its last snapshot"
+def _resumed(seen: Assessment, primary: Seen) -> str:
+    file = "append-only file" if _has_log(seen.reachable[primary.id]) else "snapshot"
+    return f"{primary.name} restarted with its last {file}"
 
 
 def may_serve_replicas(seen: Assessment, instance: Instance) -> bool:
@@ -103,14 +105,28 @@ def _awaited(seen: Assessment, primary: str) -> Sequence[Seen]:
 
 
 def is_undecided(seen: Assessment, primary: str) -> bool:
-    """Return whether a primary resumed with its slots and a snapshot, and still has the settings of its start.
+    """Return whether a primary resumed with its slots and older data, and still has the settings of its start.
 
-    One that started with an append-only file has all its data. That is not switched on before this is decided.
+    One that started with its log has all its data. The log is not switched on or off before this is decided.
     """
     instance = seen.reachable.get(primary)
-    if instance is None or instance.report is None or instance.report.settings.get("appendonly") == "yes":
+    if instance is None or _delay(instance) != DELAYED_SYNC[DELAY] or not seen.view.slots_of(primary):
         return False
-    return _delay(instance) == DELAYED_SYNC[DELAY] and bool(seen.view.slots_of(primary))
+    return not (_has_log(instance) and _wrote_logs(seen))
+
+
+def _wrote_logs(seen: Assessment) -> bool:
+    """Return whether servers wrote their append-only files until they ended.
+
+    It is switched off on running servers before redis.conf, which is as it was if that write fails: a server that
+    starts with it loads a log that ended earlier.
+    """
+    desired = live_settings(seen).get("appendonly") == "yes"
+    return desired and writes_log(seen.persistence) and all(map(_has_log, seen.reachable.values()))
+
+
+def _has_log(instance: Instance) -> bool:
+    return instance.report is not None and instance.report.settings.get("appendonly") == "yes"
 
 
 def _served(instance: Instance) -> bool:

@@ -13,7 +13,7 @@ from operators.redis.objects.redis_conf import AWAITED, AWAITED_REPLICA, DELAY, 
 from operators.redis.state.observed import Observed
 from operators.redis.steps import configuration
 from shared.runtime.plan import Apply, Plan
-from tests.redis.unit.world import NOW, PLANNER, At, assess, cluster, formed, node_id, of, seen
+from tests.redis.unit.world import NOW, PLANNER, At, assess, cluster, formed, node_id, of, seen, stored
 
 P0, P1, P2, R0, R1, R2 = formed()
 SNAPSHOTS: dict[str, Any] = {"config": {"appendonly": "no"}}
@@ -171,6 +171,42 @@ def test_primary_that_started_with_a_log_is_not_replaced() -> None:
     made = planned([P0, P1, P2, WAITING, R1, R2], {0}, config={})
     assert of(made.actions, "FailOver") == []
     assert released(made) == {"demo-0"}
+
+
+def logged(others: str, *, spec: dict[str, Any], former: bool = False) -> Plan:
+    """Plan while the applied file has the log, and demo-0 has started with it.
+
+    Args:
+        others: appendonly of the other servers.
+        former: whether the pod of the last one is not replaced yet: its process does not start waiting.
+    """
+    at = [P0, P1, P2, WAITING, R1, R2]
+    resource, found = cluster(*at, **spec), seen(cluster(*at), *at)
+    instances = []
+    for one in found.instances:
+        settings = {**live(resource), "appendonly": others}
+        settings |= {**STARTED, "appendonly": "yes"} if one.number == 0 else {}
+        args = [] if former and one.number == 5 else [f"--{DELAY}", "2147483647"]
+        pod = {**(one.pod_obj or {}), "spec": {"containers": [{"name": CONTAINER, "args": args}]}}
+        assert one.report
+        instances.append(replace(one, report=replace(one.report, settings=settings), pod_obj=pod))
+    file = stored(_config_map(cluster(*at), Observed()))
+    return PLANNER.plan(resource, replace(found, instances=tuple(instances), config_map=file), NOW)
+
+
+@pytest.mark.parametrize("spec", [SNAPSHOTS, {}], ids=["not applied to the file yet", "reverted"])
+def test_log_that_servers_no_longer_wrote_is_not_all_data(spec: dict[str, Any]) -> None:
+    """Servers switched their logs off; then the write of the file was refused for an hour, and a primary restarted."""
+    made = logged("no", spec=spec)
+    assert [call.id for call in of(made.actions, "FailOver")] == [node_id(3)]
+    assert released(made) == set()
+    assert "demo-0 restarted with its last append-only file, and demo-3 has newer keys" in made.verdict.message
+
+
+def test_log_that_is_on_until_all_pods_are_replaced_is_all_data() -> None:
+    """The pods already have the settings of a server with snapshots, but each server keeps its log until then."""
+    made = logged("yes", spec=SNAPSHOTS, former=True)
+    assert (of(made.actions, "FailOver"), released(made)) == ([], {"demo-0"})
 
 
 def test_log_is_not_switched_on_before_it_is_decided_whether_a_snapshot_is_old() -> None:
