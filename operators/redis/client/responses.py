@@ -181,8 +181,10 @@ class Facts:
             (MISCONF) until a later one succeeds.
         unsaved: whether the last snapshot failed, without an append-only file.
         shuts_down: whether the server got SIGTERM or SHUTDOWN, and waits for its replicas before it ends (Redis 7.0).
-        rewrites_log: whether a rewrite of the append-only file runs, is due, or failed. While it is the first one since
-            CONFIG SET appendonly, a server that starts with the file has no data (AOF_WAIT_REWRITE in aof.c).
+        rewrites_log: whether a rewrite of the append-only file runs, is due, or failed, or the file is off, as during a
+            full sync. While it is the first one since CONFIG SET appendonly, a server that starts with the file has no
+            data (AOF_WAIT_REWRITE in aof.c).
+        rewrite_failed: whether the last rewrite failed.
     """
 
     engine: str = "redis"
@@ -206,6 +208,7 @@ class Facts:
     unsaved: bool = False
     shuts_down: bool = False
     rewrites_log: bool = False
+    rewrite_failed: bool = False
 
     @property
     def features(self) -> Features:
@@ -436,8 +439,18 @@ def parse_nodes(text: str, entries: Entries | None = None) -> tuple[Node, ...]:
     return tuple(found)
 
 
-_REWRITTEN = {"aof_rewrite_in_progress": "0", "aof_rewrite_scheduled": "0", "aof_last_bgrewrite_status": "ok"}
-"""Fields of INFO with their values once a rewrite of the append-only file is complete."""
+_REWRITTEN = {
+    "aof_enabled": "1",
+    "aof_rewrite_in_progress": "0",
+    "aof_rewrite_scheduled": "0",
+    "aof_last_bgrewrite_status": "ok",
+    "loading": "0",
+    "async_loading": "0",
+}
+"""Fields of INFO with their values once a rewrite of the append-only file is complete.
+
+A replica switches its log off while it loads a full sync, although CONFIG GET has `yes` (readSyncBulkPayload).
+"""
 
 
 def parse_facts(text: str) -> Facts:
@@ -468,6 +481,7 @@ def parse_facts(text: str) -> Facts:
         unsaved=found.get("aof_enabled") == "0" and found.get("rdb_last_bgsave_status") == "err",
         shuts_down="shutdown_in_milliseconds" in found,
         rewrites_log=any(found.get(name, done) != done for name, done in _REWRITTEN.items()),
+        rewrite_failed=found.get("aof_last_bgrewrite_status") == "err",
     )
 
 

@@ -15,7 +15,7 @@ from operators.redis.objects import redis_conf
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC, PERSISTENCE
-from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING
+from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING, LOG_INCOMPLETE
 from operators.redis.state.instance import Instance, endpoint
 from operators.redis.steps.configuration import (
     awaits_log,
@@ -59,12 +59,7 @@ def apply_config(seen: Assessment) -> Step:
         return PASS
     settings = live_settings(seen)
     mark = configured(settings)
-    if (
-        settings.get("save") == ""
-        and redis_conf.appends(seen.resource, template_text(seen))
-        and not seen.starts_with_log
-    ):
-        settings = {name: value for name, value in settings.items() if name != "save"}  # a server loads its snapshot
+    loads_snapshots = redis_conf.appends(seen.resource, template_text(seen)) and not seen.starts_with_log
     kept_for_others = frozenset(PERSISTENCE if keeps_persistence(seen) else ())
     actions: list[Action] = []
     names = []
@@ -74,6 +69,7 @@ def apply_config(seen: Assessment) -> Step:
         omitted = {
             *(() if may_serve_replicas(seen, instance) else OF_START),
             *(("appendonly",) if is_undecided(seen, instance.id) else ()),
+            *(("save",) if loads_snapshots and settings.get("save") == "" else ()),
             *(kept_for_others if is_started_afresh(instance.pod_obj) else ()),
             *((NODE_TIMEOUT,) if _keeps_node_timeout(seen, instance, settings.get(NODE_TIMEOUT, "")) else ()),
         }
@@ -94,6 +90,12 @@ def _await_logs(seen: Assessment) -> Step:
     writing = [each for each in seen.instances if each.recorded and each.report and not each.report.has_log]
     if not awaits_log(seen) or (not writing and started_with(seen) is not seen.resource):  # other nodes are away
         return PASS
+    if failed := ", ".join(each.name for each in writing if each.report and each.report.rewrite_failed):
+        message = (
+            f"{failed}: writing the first append-only file failed (aof_last_bgrewrite_status in INFO), and is repeated."
+            " Until it is complete, snapshots stay on. Check the space on the volume, and the memory."
+        )
+        return Step.progressing(LOG_INCOMPLETE, message, warning=True, requeue=GOSSIP_SECONDS)
     names = ", ".join(each.name for each in writing)
     message = f"Writing the first append-only file of {names}. Until it is complete, snapshots stay on."
     if not writing:

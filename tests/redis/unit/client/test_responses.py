@@ -127,6 +127,10 @@ def test_server_reports_that_it_shuts_down() -> None:
         ("aof_rewrite_in_progress:1 aof_rewrite_scheduled:0 aof_last_bgrewrite_status:ok", True),
         ("aof_rewrite_in_progress:0 aof_rewrite_scheduled:1 aof_last_bgrewrite_status:ok", True),
         ("aof_rewrite_in_progress:0 aof_rewrite_scheduled:0 aof_last_bgrewrite_status:err", True),
+        ("aof_enabled:1 aof_rewrite_in_progress:0", False),
+        ("aof_enabled:0 aof_rewrite_in_progress:0", True),
+        ("aof_enabled:1 async_loading:1", True),
+        ("aof_enabled:1 loading:1", True),
     ],
 )
 def test_log_is_complete_once_its_rewrite_is(fields: str, rewrites: bool) -> None:

@@ -532,6 +532,19 @@ def test_failed_rewrite_of_a_log_prevents_no_other_setting() -> None:
     assert attempts(plan) == [(f"demo-{number}", "save", "900 1") for number in range(6)]
 
 
+def test_first_log_that_cannot_be_written_is_a_warning_with_the_reason() -> None:
+    found = logging(rewrites=True)
+    last = found.instances[-1]
+    assert last.report
+    failing = replace(last, report=replace(last.report, rewrite_failed=True))
+    step = apply_config(assess(cluster(*formed()), replace(found, instances=(*found.instances[:-1], failing))))
+    assert (step.actions, step.reason, step.warning) == ((), "LogIncomplete", True)
+    assert step.message == (
+        "demo-5: writing the first append-only file failed (aof_last_bgrewrite_status in INFO), and is repeated. "
+        "Until it is complete, snapshots stay on. Check the space on the volume, and the memory."
+    )
+
+
 def test_other_settings_are_written_while_a_log_is_incomplete() -> None:
     after = cluster(*formed(), config={"hz": "20"})
     found = logging(rewrites=True)
