@@ -153,4 +153,4 @@ def test_invalid_users_file_locks_no_client_out(kubectl: Kubectl) -> None:
         return is_new and conditions(pods[0]).get("Ready") == "True"
 
     until("another server is ready", another_server_is_ready, seconds=150)
-    assert cache.serves() == 1, "it has the former users"
+    until("its name has the new address, and it has the former users", lambda: cache.serves() == 1)
