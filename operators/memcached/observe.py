@@ -8,9 +8,10 @@ from functools import partial
 from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached, workload_kind
+from operators.memcached.client.errors import Unreachable
 from operators.memcached.objects.names import owner, server_hosts
 from operators.memcached.objects.pod import CONTAINER, reloads_users
-from operators.memcached.outages import Outage, Outages
+from operators.memcached.reasons import SERVER_NOT_RESPONDING
 from operators.memcached.replica_sets import ReplicaSets
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
 from operators.memcached.security.connection import Access, Connect
@@ -20,7 +21,7 @@ from operators.memcached.security.versions import inspect_response, inspect_vers
 from operators.memcached.state.observed import Observed, Workload
 from operators.memcached.traffic import WINDOW_SECONDS, Meter, Traffic, inspect_traffic
 from shared.kubernetes import ownership
-from shared.kubernetes.accessors import is_terminating
+from shared.kubernetes.accessors import condition, is_terminating
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import (
     AUTOSCALER,
@@ -35,6 +36,7 @@ from shared.kubernetes.kinds import (
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
 from shared.runtime.steady_clock import elapsed
+from shared.status.conditions import READY
 from shared.status.phases import CREATING, SCALING, UPDATING
 from shared.steps import connection
 from shared.steps.network_policy import network_policy_name
@@ -53,14 +55,29 @@ def observer(connect: Connect, attest: Attest, clock: Callable[[], float] = elap
         attest: queries the sidecar of a running server.
         clock: monotonic time in seconds.
     """
-    return partial(_observe, connect, attest, Meter(), Outages(clock), ReplicaSets())
+    began = dict[str, dict[str, float]]()
+    return partial(_observe, connect, attest, lambda *given: _outages(began, clock(), *given), Meter(), ReplicaSets())
+
+
+def _outages(
+    began: dict[str, dict[str, float]], now: float, resource: Memcached, found: Iterable[str]
+) -> Mapping[str, float]:
+    """Return for how many seconds servers do not respond, by pod; 0 until this process has reported it.
+
+    Without the report it queries rarely, and a server may have responded in between.
+    """
+    before = began.pop(resource.uid, {})
+    is_reported = condition(resource.obj, READY).get("reason") == SERVER_NOT_RESPONDING
+    if since := {name: before.get(name, now) if is_reported else now for name in found}:
+        began[resource.uid] = since
+    return {name: now - start for name, start in since.items()}
 
 
 async def _observe(
     connect: Connect,
     attest: Attest,
+    outages: Callable[[Memcached, Iterable[str]], Mapping[str, float]],
     meter: Meter,
-    outages: Outages,
     replica_sets: ReplicaSets,
     resource: Memcached,
     cache: Cache,
@@ -79,6 +96,7 @@ async def _observe(
     is_former = template is not None and not reloads_users(template)
     secrets = await read_secrets(resource, kube, connected, template, hashes_users=is_former)
     access = Access(connect, workload.ports, secrets, resource.certificate, server_hosts(resource))
+    unresponsive = await _unresponsive(access, resource, workload)
     return Observed(
         workload=workload,
         former=other if ownership.owned_by(resource.uid, other.obj) else None,
@@ -89,7 +107,8 @@ async def _observe(
         served_certificates=await _served_certificates(access, resource, workload),
         accepted_users=await _accepted_users(access, attest, resource, workload),
         server_images=await _server_images(access, attest, resource, workload),
-        unresponsive=await _unresponsive(access, outages, resource, workload),
+        unresponsive=unresponsive,
+        outages=outages(resource, unresponsive),
         traffic=await _traffic(access, meter, resource, workload),
         connection=connected,
     )
@@ -168,20 +187,18 @@ async def _server_images(access: Access, attest: Attest, resource: Memcached, wo
     return known | {image: version for image, version in zip(queried, found, strict=True) if version}
 
 
-async def _unresponsive(
-    access: Access, outages: Outages, resource: Memcached, workload: Workload
-) -> Mapping[str, Outage]:
+async def _unresponsive(access: Access, resource: Memcached, workload: Workload) -> dict[str, Unreachable]:
     """Query the ready servers without a sidecar that would be their readiness probe: the kubelet only connects.
 
     Not while servers are added or replaced, because each change of each pod is then observed.
     """
     if resource.phase in ("", CREATING, SCALING, UPDATING):
-        return outages.update(resource.obj, {})
+        return {}
     ports = workload.attestation_ports
     spoken = workload.speaking(tls=access.secrets.pair is not None)
     pods = [pod for pod in spoken if ports.get(pod.name) is None and pod.name in workload.queryable]
     found = await _inspect(pods, lambda pod: inspect_response(access, pod.address))
-    return outages.update(resource.obj, {name: error for name, error in found.items() if error is not None})
+    return {name: error for name, error in found.items() if error is not None}
 
 
 async def _traffic(access: Access, meter: Meter, resource: Memcached, workload: Workload) -> dict[str, Traffic]:

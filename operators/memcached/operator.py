@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from operators.memcached.api import resource
 from operators.memcached.api.catalogue import MEMCACHED, weaknesses_of
 from operators.memcached.client import attestation, server
@@ -27,21 +25,16 @@ from shared.runtime.fallback import from_workload
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
 from shared.runtime.settings import Settings
-from shared.runtime.steady_clock import elapsed
 
 
 def controller(
-    options: Options,
-    connect: connection.Connect = server.connect,
-    attest: users.Attest = attestation.fetch,
-    clock: Callable[[], float] = elapsed,
+    options: Options, connect: connection.Connect = server.connect, attest: users.Attest = attestation.fetch
 ) -> Controller[resource.Memcached, Observed]:
     """Return the controller of Memcached resources.
 
     Args:
         connect: opens a connection to a running server.
         attest: queries the sidecar of a running server.
-        clock: monotonic time in seconds.
     """
     return Controller(
         operator=options.operator_name,
@@ -49,7 +42,7 @@ def controller(
         owns=(DEPLOYMENT, STATEFUL_SET, SERVICE, POD, DISRUPTION_BUDGET, AUTOSCALER, NETWORK_POLICY),
         parse=resource.Memcached.parse,
         fallback=from_workload(resource.Memcached.parse, resource.MINIMAL, DEPLOYMENT, STATEFUL_SET),
-        observe=observer(connect, attest, clock),
+        observe=observer(connect, attest),
         plan=Planner(Settings.of(options)).plan,
         call=lambda call, _: certificates.refresh_certificates(connect, call),
         states=states,

@@ -117,20 +117,18 @@ class Assessment(Observed, View[Memcached, Settings]):
         ready = {pod.name for pod in self.serving_workload.ready}
         return tuple(name for name in self._listed if name not in ready)
 
-    @property
-    def hung_servers(self) -> Mapping[str, float]:
-        """Ready servers that accepted the operator's connection, and did not respond: seconds, by pod."""
+    @cached_property
+    def hung_servers(self) -> tuple[str, ...]:
+        """Names of ready servers that accepted the operator's connection, and did not respond."""
         found = self.unresponsive.items()
-        return {
-            name: each.seconds for name, each in found if isinstance(each.error, TimedOut) and each.error.is_accepted
-        }
+        return tuple(name for name, error in found if isinstance(error, TimedOut) and error.is_accepted)
 
     @property
     def proven_hangs(self) -> tuple[str, ...]:
-        """Servers that hang for some time; none if all do: then the operator may, to which no server would respond."""
+        """Names of servers that hang for some time; none if all do: then the operator may be the cause."""
         hung = self.hung_servers
         is_proof = len(hung) == 1 or len(hung) < len(self.workload.ready)
-        return tuple(name for name, seconds in hung.items() if is_proof and seconds >= HUNG_SECONDS)
+        return tuple(name for name in hung if is_proof and self.outages.get(name, 0.0) >= HUNG_SECONDS)
 
     @cached_property
     def servers_with_old_certificate(self) -> tuple[Pod, ...]:
@@ -162,11 +160,6 @@ class Assessment(Observed, View[Memcached, Settings]):
         recorded = period.ends if period and secrets.fingerprint == self.resource.certificate else None
         reports = (served.get(pod.name) for pod in self.workload.ready)
         return min((end for each in reports if (end := each.ends if each else recorded)), default=None)
-
-    @cached_property
-    def refreshable_servers(self) -> frozenset[str]:
-        """Names of the servers that mount the certificate of the spec, or its copy: others would not load it."""
-        return self.workload.mounting(self.secrets.mounts or server_secret(self.resource))
 
     @cached_property
     def successor_loads_from(self) -> datetime | None:
@@ -227,12 +220,8 @@ class Assessment(Observed, View[Memcached, Settings]):
             return True  # those that are created will
         is_inspected = bool(self.accepted_users) and self.settled
         is_recorded = self.loaded_users == self.secrets.users_digest
-        return self.all_require_users and (is_recorded or is_inspected) and not self.servers_with_old_users
-
-    @property
-    def all_require_users(self) -> bool:
-        """Whether every server requires authentication, and will after a restart."""
-        return not self.workload.differing(mounted_users, required=True)
+        is_required = not self.workload.differing(mounted_users, required=True)  # also after a restart
+        return is_required and (is_recorded or is_inspected) and not self.servers_with_old_users
 
     @cached_property
     def loaded_users(self) -> str:

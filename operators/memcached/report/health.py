@@ -50,4 +50,4 @@ def _observed(seen: Assessment) -> Finding:
     """Return whether the operator reaches the servers that it queries."""
     reports = (seen.served_certificates, seen.accepted_users)
     errors = {name: report.error for each in reports for name, report in each.items() if report.error}
-    return health.observed(errors | {name: str(outage.error) for name, outage in seen.unresponsive.items()})
+    return health.observed(errors | {name: str(error) for name, error in seen.unresponsive.items()})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
+from operators.memcached.client.errors import Unreachable
 from operators.memcached.objects.pod import (
     CONTAINER,
     SECRETS,
@@ -17,7 +18,6 @@ from operators.memcached.objects.pod import (
     server_port,
     speaks_ascii,
 )
-from operators.memcached.outages import Outage
 from operators.memcached.security.certificates import ServedCertificate
 from operators.memcached.security.secrets import Secrets
 from operators.memcached.security.users import AcceptedUsers
@@ -122,8 +122,7 @@ class Workload:
     @cached_property
     def attesting_users(self) -> Mapping[str, int | None]:
         """The same ports, without those of sidecars that cannot attest the users file: they have no key."""
-        has_key = {pod["metadata"]["name"] for pod in self.pod_objs if attests_users(pod)}
-        return {name: port for name, port in self.attestation_ports.items() if name in has_key}
+        return {pod["metadata"]["name"]: attestation_port(pod) for pod in self.pod_objs if attests_users(pod)}
 
     @cached_property
     def image_ids(self) -> Mapping[str, str]:
@@ -192,7 +191,8 @@ class Observed:
         served_certificates: certificates of the ready servers, by pod; empty if no inspection was necessary.
         accepted_users: whether the ready servers accept the users in the Secret, by pod; likewise.
         server_images: version that servers of each running image report, by the ID of the image, as far as it is known.
-        unresponsive: ready servers without a sidecar that do not respond, by pod.
+        unresponsive: ready servers without a sidecar that do not respond, by pod: why.
+        outages: seconds for which these are known not to respond, by pod.
         traffic: gets of ready servers, by pod; empty if no update is in progress that waits for them.
         connection: the Secret for clients; None if it was not read.
     """
@@ -206,6 +206,7 @@ class Observed:
     served_certificates: Mapping[str, ServedCertificate] = field(default_factory=dict)
     accepted_users: Mapping[str, AcceptedUsers] = field(default_factory=dict)
     server_images: Mapping[str, str] = field(default_factory=dict)
-    unresponsive: Mapping[str, Outage] = field(default_factory=dict)
+    unresponsive: Mapping[str, Unreachable] = field(default_factory=dict)
+    outages: Mapping[str, float] = field(default_factory=dict)
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     connection: ConnectionSecret | None = None

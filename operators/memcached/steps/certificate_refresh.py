@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import server_hosts, server_secret
 from operators.memcached.reasons import REFRESHING_CERTIFICATES
-from operators.memcached.security.certificates import (
-    REFRESH_INTERVAL_SECONDS,
-    RefreshCertificates,
-    ServedCertificate,
-)
+from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, RefreshCertificates, ServedCertificate
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
@@ -27,8 +23,10 @@ def refresh_certificates(seen: Assessment) -> Step:
     if period is not None and not period.includes(seen.now):
         return PASS
 
+    mounting = seen.workload.mounting(seen.secrets.mounts or server_secret(seen.resource))
+
     def refreshable(servers: Sequence[Pod]) -> tuple[Pod, ...]:
-        return tuple(pod for pod in servers if pod.name in seen.refreshable_servers)
+        return tuple(pod for pod in servers if pod.name in mounting)  # others would not load it
 
     if stale := refreshable(seen.servers_with_old_certificate):
         return _refresh(seen, stale, "serve the certificate in the Secret")

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from operators.memcached.client.errors import TLSFailed, Unreachable
+from operators.memcached.observe import observer
 from operators.memcached.operator import controller
 from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS
 from shared.cli.options import parse_options
@@ -175,7 +176,9 @@ class Servers(Fleet):
 MEMCACHED = Subject(
     "memcached",
     lambda servers: dataclasses.replace(
-        controller(OPTIONS, servers.connect, servers.attest, lambda: servers.clock().timestamp()), issue=issued
+        controller(OPTIONS, servers.connect, servers.attest),
+        observe=observer(servers.connect, servers.attest, lambda: servers.clock().timestamp()),
+        issue=issued,
     ),
     database=Servers,
     patience=REFRESH_INTERVAL_SECONDS,
