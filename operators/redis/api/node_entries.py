@@ -36,7 +36,7 @@ def out_of_sync_since(entry: Obj) -> str | None:
     Earlier builds did not record it: a replica that did not serve may not have been in sync since then.
     """
     serves = entry.get("status") != "False" or entry.get("message") == POD_NOT_READY
-    is_known = entry.get("role") != REPLICA_ROLE or serves
+    is_known = entry.get("role") != REPLICA_ROLE or "inSync" in entry or serves
     return entry.get("outOfSyncSince") or (None if is_known else entry.get("lastTransitionTime"))
 
 

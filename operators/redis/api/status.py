@@ -59,6 +59,9 @@ class ClusterCondition(SpecModel):
     )
     message: Annotated[str, Field(max_length=32768)] | None = Field(None, description="Human-readable explanation.")
     last_transition_time: Time | None = Field(None, description="Time of the last change of status.")
+    in_sync: Literal["True", "False", "Unknown"] | None = Field(
+        None, description="Of a replica: whether it is in sync."
+    )
     out_of_sync_since: Time | None = Field(None, description="Of a replica: since when it was not seen in sync.")
     observed_generation: int | None = Field(
         None, description="Generation of the spec that the condition is based on.", json_schema_extra=INT64
@@ -112,6 +115,9 @@ class NodeStatus(SpecModel):
         None, description="Why the node does not serve clients; empty if it does."
     )
     last_transition_time: Time | None = Field(None, description="Time of the last change of role or status.")
+    in_sync: Literal["True", "False", "Unknown"] | None = Field(
+        None, description="Of a replica: whether it is in sync."
+    )
     out_of_sync_since: Time | None = Field(None, description="Of a replica: since when it was not seen in sync.")
     node_id: str | None = Field(None, description="Id of the node; not set before the node was reachable.")
     primary_id: str | None = Field(None, description="Of a replica: id of its primary.")

@@ -439,14 +439,8 @@ def parse_nodes(text: str, entries: Entries | None = None) -> tuple[Node, ...]:
     return tuple(found)
 
 
-_REWRITTEN = {
-    "aof_enabled": "1",
-    "aof_rewrite_in_progress": "0",
-    "aof_rewrite_scheduled": "0",
-    "aof_last_bgrewrite_status": "ok",
-    "loading": "0",
-    "async_loading": "0",
-}
+_IDLE = "aof_rewrite_in_progress", "aof_rewrite_scheduled", "loading", "async_loading"
+_REWRITTEN = dict.fromkeys(_IDLE, "0") | {"aof_enabled": "1", "aof_last_bgrewrite_status": "ok"}
 """Fields of INFO with their values once a rewrite of the append-only file is complete.
 
 A replica switches its log off while it loads a full sync, although CONFIG GET has `yes` (readSyncBulkPayload).

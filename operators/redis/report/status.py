@@ -171,11 +171,12 @@ def node_entry(seen: Assessment, instance: Instance) -> Obj:
         "version": f"{instance.report.engine} {instance.report.version}" if instance.report else before.get("version"),
         **_role(seen, before, node_id),
     }
-    if entry["role"] == REPLICA_ROLE and not (node and node.synced):
+    if entry["role"] == REPLICA_ROLE:
+        is_synced = node is not None and node.synced
         # A link to a primary that does not answer proves nothing, nor does a node that only the operator cannot reach.
         is_unknown = entry["status"] == "Unknown" or (node and node.connected and not (node.primary_at or node.astray))
-        begins = None if is_unknown else out_of_sync_since(before) or rfc3339(seen.now)
-        entry["outOfSyncSince"] = before.get("outOfSyncSince") or begins
+        since = None if is_synced else out_of_sync_since(before) or (None if is_unknown else rfc3339(seen.now))
+        entry |= {"outOfSyncSince": since, "inSync": "False" if since else "True" if is_synced else "Unknown"}
     same = all(before.get(field) == entry[field] for field in ("role", "status"))
     entry["lastTransitionTime"] = (before.get("lastTransitionTime") if same else None) or rfc3339(seen.now)
     return {name: value for name, value in entry.items() if value is not None}

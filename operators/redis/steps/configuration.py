@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 from operators.redis.api.directives import same
@@ -204,9 +204,9 @@ def _unaccepted(seen: Assessment) -> set[str]:
     if not resource.formed:
         return set()
     present, desired = redis_conf.present(seen.applied_config), live_settings(seen)
-    kept: Collection[str] = ()
-    if awaits_log(seen):  # all persistence stays in the file until all have a log; snapshots are switched off after it
-        kept = ("save",) if started_with(seen) is resource else redis_conf.PERSISTENCE
+    # All persistence stays in the file until all have a log; servers stop their snapshots after that file.
+    stays = ("save",) if started_with(seen) is resource else redis_conf.PERSISTENCE
+    kept = stays if awaits_log(seen) else ()
     changed = {
         name: value
         for name, value in desired.items()

@@ -118,8 +118,7 @@ def is_undecided(seen: Assessment, primary: str) -> bool:
 def _wrote_logs(seen: Assessment) -> bool:
     """Return whether servers wrote their append-only files until they ended.
 
-    It is switched off on running servers before redis.conf, which is as it was if that write fails: a server that
-    starts with it loads a log that ended earlier.
+    They switch them off before redis.conf is written: a server that starts in between loads a log that ended earlier.
     """
     desired = live_settings(seen).get("appendonly") == "yes"
     return desired and writes_log(seen.persistence) and all(map(_has_log, seen.reachable.values()))

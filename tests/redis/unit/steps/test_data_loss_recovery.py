@@ -393,6 +393,7 @@ LINKED = replace(R0, link="10.0.0.1:6379")
         (HUNG, [(P0, R0)], True),
         (replace(UNREACHABLE, ready=True), [], True),
         (replace(R0, ready=False), [], True),
+        (replace(R0, ready=False), [(replace(P0, up=False), replace(LINKED, ready=False))], True),
         (R0, [(lost(P0, 0), LINKED)], True),
     ],
     ids=[
@@ -402,6 +403,7 @@ LINKED = replace(R0, link="10.0.0.1:6379")
         "hung, and was in sync again",
         "out of reach",
         "in sync, and not ready for the kubelet",
+        "in sync and not ready, while its primary is out of reach",
         "in sync until the end of its primary",
     ],
 )
@@ -445,7 +447,8 @@ def test_replica_that_was_not_in_sync_for_an_earlier_build_takes_over_only_with_
     at, recorded = (P0, P1, P2, before, R1, R2), cluster(*formed()).obj["status"]["nodes"]
     resource = cluster(*at, status={"nodes": recorded})
     recorded = PLANNER.plan(resource, seen(resource, *at), NOW - timedelta(seconds=3600)).status["nodes"]
-    recorded = [{key: value for key, value in entry.items() if key != "outOfSyncSince"} for entry in recorded]
+    later = ("outOfSyncSince", "inSync")
+    recorded = [{key: value for key, value in entry.items() if key not in later} for entry in recorded]
     for primary, copy in between:
         at = (primary, P1, P2, copy, R1, R2)
         resource = cluster(*at, status={"nodes": recorded})
