@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 MAX_TOMBSTONES = 10_000
 """Maximum number of tombstones; events in flight are never older than these."""
 
-MAX_NAMESPACE_BYTES = 16 * 1024 * 1024
+MAX_STORED_BYTES = 16 * 1024 * 1024
 """Largest size of the stored objects of a namespace: those of more than 3,000 resources."""
 
 NOT_STORED = b""
@@ -174,7 +174,7 @@ class Cache:
         _, kind, largest = max(self._sizes(key), key=lambda each: each[0])
         what, labels = f"The largest is {kind.name} {largest.name}", f"{INSTANCE}={key.name}"
         if self._kept[kind][largest].packed == NOT_STORED:
-            limit = f"{MAX_NAMESPACE_BYTES / 2**20:.0f} MiB"
+            limit = f"{MAX_STORED_BYTES / 2**20:.0f} MiB"
             what, labels = f"All objects of operators in the namespace take more than {limit}", MANAGED_BY
         advice = f"{what}. Delete those that the operator did not make: kubectl get {kind.plural} -l {labels}"
         require_small(size, advice)
@@ -236,7 +236,7 @@ class Cache:
             kept = self._trim(kind, obj)
             packed, size = self._packings[kind].pack(kept), memory(kept)
             of_resources = kind == self.kinds[0]  # whose share is twice that: one that is left out has no status
-            if self._stored[key.namespace] + len(packed) > MAX_NAMESPACE_BYTES * (1 + of_resources):
+            if self._stored[key.namespace] + len(packed) > MAX_STORED_BYTES * (1 + of_resources):
                 if of_resources:
                     log.error("%s: not observed: objects of operators in its namespace take too much memory", key)
                     metrics.OVERSIZED_OBJECTS.labels(kind.name).inc()
