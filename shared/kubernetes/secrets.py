@@ -38,6 +38,9 @@ MAX_BYTES: Mapping[str, int] = {AUTHORITY_KEY: 256 * 1024, CERTIFICATE_KEY: 64 *
 MAX_TEXT_BYTES = 4096
 """The same of any other key, such as a password."""
 
+MAX_CONTENT_CHARACTERS = 448 * 1024
+"""Maximum length of all values in base64 of a Secret for clients: 256 KiB of authorities, a certificate and its key."""
+
 TOO_LONG = "A"
 """Placeholder for a longer value. It cannot be decoded, so that it counts as missing, and `texts` refuses it."""
 
@@ -49,10 +52,6 @@ def used(*uses: tuple[Iterable[str], Iterable[str]]) -> dict[str, set[str]]:
         for name in names:
             found.setdefault(name, set()).update(keys)
     return found
-
-
-MAX_CONTENT_CHARACTERS = 448 * 1024
-"""Maximum length of all values in base64 of a Secret for clients: 256 KiB of authorities, a certificate and its key."""
 
 
 async def find(

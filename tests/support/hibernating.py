@@ -9,15 +9,18 @@ from types import SimpleNamespace
 
 import pytest
 
+from shared.kubernetes import accessors
 from shared.kubernetes.client import Request, Response
-from shared.kubernetes.kinds import STATEFUL_SET, Kind, Obj
+from shared.kubernetes.kinds import POD, STATEFUL_SET, Kind, Obj
+from shared.status import conditions
 from shared.steps import hibernation
 from shared.steps.database import HIBERNATION
 from shared.steps.hibernation import WAKES
 from tests.harness.api_server.requests import value_at
 from tests.harness.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, edit
-from tests.harness.scenario_runner import World
+from tests.harness.scenario_runner import ScenarioRun, World
+from tests.support.plays import pods, ready
 
 
 def annotated(stateful_set: Obj, note: str, *, by: str = "") -> Obj:
@@ -77,6 +80,29 @@ def forged(name: str, **note: int) -> ScenarioStep:
 def is_requested(resources: Iterable[tuple[Kind, Obj]], name: str) -> bool:
     """Whether the user requests that the pods of a cluster stop."""
     return any(obj["spec"].get("hibernate") for _, obj in resources if obj["metadata"]["name"] == name)
+
+
+async def require_refused_stop_costs_no_pod(
+    run: ScenarioRun, asleep: ScenarioStep, name: str, status: int, expected: str
+) -> None:
+    """Require that a policy which refuses the stop is the reason of Ready, until it is removed.
+
+    Args:
+        asleep: step in which the user requests the hibernation.
+        expected: reason while the API server answers with the status.
+    """
+    before = pods(run)
+    with pytest.MonkeyPatch.context() as patch:
+        refuse_to_stop(patch, run.world, name, status)
+        await run.run_steps((asleep,))
+        for _ in range(15):
+            await run.wait(60)
+            found, [resource] = ready(run), run.stage.find()
+            available = accessors.condition(resource, conditions.AVAILABLE)["reason"]
+            assert (pods(run), found["reason"], available) == (before, expected, "Served")
+            assert POLICY in found["message"]
+    await run.wait(60)
+    assert (ready(run)["reason"], len(run.stage.find(POD))) == ("Hibernated", 0)
 
 
 def refuse_to_stop(patch: pytest.MonkeyPatch, world: World, name: str, status: int) -> None:

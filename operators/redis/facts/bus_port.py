@@ -20,6 +20,7 @@ from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import BUS, CONTAINER
 from operators.redis.state.observed import Observed
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.pods import container_of
 
 PORTS = range(20000, 30000)
 """Ports of new clusters: below those of NodePorts (30000) and of outgoing connections (32768)."""
@@ -43,9 +44,8 @@ def _pods(seen: Observed) -> list[Obj]:
 
 def _port_of(pod: Obj) -> int:
     """Return the port of the bus of a pod or a template; the default if it declares none."""
-    servers = [each for each in pod["spec"]["containers"] if each["name"] == CONTAINER]
-    ports = [port for server in servers for port in server.get("ports") or () if port.get("name") == BUS]
-    return int(ports[0]["containerPort"]) if ports else BUS_PORT
+    ports = container_of(pod, CONTAINER).get("ports") or ()
+    return next((int(port["containerPort"]) for port in ports if port.get("name") == BUS), BUS_PORT)
 
 
 def _drawn(resource: RedisCluster) -> int:

@@ -45,7 +45,7 @@ from operators.redis.objects.redis_conf import (
 from shared.api.podspec import SAFE, restricted
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
-from shared.kubernetes.pods import template_digest
+from shared.kubernetes.pods import container_of, template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
 from shared.steps.deferred import AFFINITY, Deferred, Digest
 
@@ -134,7 +134,7 @@ Kubernetes 1.30, the oldest supported version; KEP-3960).
 
 def stop_delay(pod: Obj) -> int:
     """Return the seconds from the deletion of a pod until its server gets SIGTERM; pods of earlier builds have none."""
-    hook = (_server_of(pod).get("lifecycle") or {}).get("preStop") or {}
+    hook = (container_of(pod, CONTAINER).get("lifecycle") or {}).get("preStop") or {}
     return int((hook.get("sleep") or {}).get("seconds") or 0)
 
 
@@ -170,18 +170,12 @@ def starts_waiting(resource: RedisCluster, template: str = "") -> bool:
 
 def is_started_waiting(pod_obj: Obj | None) -> bool:
     """Return whether each process of a pod keeps its replicas waiting, by the template that it was made of."""
-    return f"--{DELAY}" in (_server_of(pod_obj).get("args") or ())
+    return f"--{DELAY}" in (container_of(pod_obj, CONTAINER).get("args") or ())
 
 
 def is_started_afresh(pod_obj: Obj | None) -> bool:
     """Return whether each process of a pod is a new node (`starts_afresh`), by the template that it was made of."""
-    return any(variable["name"] == LAST_RUN_VARIABLE for variable in _server_of(pod_obj).get("env") or ())
-
-
-def _server_of(pod_obj: Obj | None) -> Obj:
-    """Return the container of the server of a pod; an empty one if there is none."""
-    containers = ((pod_obj or {}).get("spec") or {}).get("containers") or ()
-    return next((each for each in containers if each.get("name") == CONTAINER), {})
+    return any(variable["name"] == LAST_RUN_VARIABLE for variable in container_of(pod_obj, CONTAINER).get("env") or ())
 
 
 def arguments(resource: RedisCluster, template: str = "", origin: str = "", bus_port: int = BUS_PORT) -> list[str]:

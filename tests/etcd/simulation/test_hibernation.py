@@ -17,8 +17,8 @@ from tests.etcd.simulation.database import FakeEtcd
 from tests.harness.scenario import Scenario, ScenarioStep, Unsafe, delete, edit, later, limit_turns
 from tests.harness.scenario_runner import ScenarioRun
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, OLD, cluster, failing, hangs, lost, member, pods_start
-from tests.support.hibernating import POLICY, refuse_to_stop
-from tests.support.plays import begun_once, played, pods, ready
+from tests.support.hibernating import require_refused_stop_costs_no_pod
+from tests.support.plays import begun_once, played
 from tests.support.pod_loss import delete_now
 
 PLAIN = cluster(3)
@@ -103,17 +103,7 @@ async def test_password_that_is_rotated_meanwhile_is_set_after_the_wake_up() -> 
 @pytest.mark.parametrize(("status", "expected"), [(403, "Forbidden"), (422, "Rejected")])
 async def test_stop_that_a_policy_refuses_costs_no_pod_and_is_reported(status: int, expected: str) -> None:
     run = await begun_once(ETCD, PLAIN)
-    before = pods(run)
-    with pytest.MonkeyPatch.context() as patch:
-        refuse_to_stop(patch, run.world, NAME, status)
-        await run.run_steps((ASLEEP,))
-        for _ in range(15):
-            await run.wait(60)
-            found = ready(run)
-            assert (pods(run), found["reason"], reason(run, "Available")) == (before, expected, "Served")
-            assert POLICY in found["message"]
-    await run.wait(60)
-    assert (reason(run), len(run.stage.find(POD))) == ("Hibernated", 0)
+    await require_refused_stop_costs_no_pod(run, ASLEEP, NAME, status, expected)
 
 
 async def test_claims_that_a_user_has_deleted_do_not_end_with_a_hibernation() -> None:

@@ -18,8 +18,8 @@ from shared.steps.hibernation import Hibernation
 from tests.harness.scenario import Scenario, ScenarioStep, Unsafe, delete, edit, later, limit_turns
 from tests.harness.scenario_runner import ScenarioRun
 from tests.redis.simulation.moving_slots import redis_of
-from tests.support.hibernating import POLICY, forged, refuse_to_stop
-from tests.support.plays import begun_once, played, pods, ready
+from tests.support.hibernating import forged, require_refused_stop_costs_no_pod
+from tests.support.plays import begun_once, played
 from tests.support.pod_loss import delete_now
 from tests.support.redis.scenarios import (
     NAME,
@@ -212,17 +212,7 @@ async def test_hibernation_that_another_client_interrupts_continues(step: Scenar
 @pytest.mark.parametrize(("status", "expected"), [(403, "Forbidden"), (422, "Rejected")])
 async def test_stop_that_a_policy_refuses_costs_no_pod_and_is_reported(status: int, expected: str) -> None:
     run = await begun_once(REDIS, PLAIN)
-    before = pods(run)
-    with pytest.MonkeyPatch.context() as patch:
-        refuse_to_stop(patch, run.world, NAME, status)
-        await run.run_steps((ASLEEP,))
-        for _ in range(15):
-            await run.wait(60)
-            found = ready(run)
-            assert (pods(run), found["reason"], reason(run, "Available")) == (before, expected, "Served")
-            assert POLICY in found["message"]
-    await run.wait(60)
-    assert (reason(run), len(run.stage.find(POD))) == ("Hibernated", 0)
+    await require_refused_stop_costs_no_pod(run, ASLEEP, NAME, status, expected)
 
 
 async def test_record_of_another_client_neither_scales_a_cluster_nor_deletes_a_volume() -> None:
