@@ -342,7 +342,7 @@ class NamedContent:
 
     def take(self, event: Event) -> None:
         metadata = event.obj["metadata"]
-        version = MISSING if event.type == DELETED else event.version
+        version = MISSING if event.type == DELETED else resource_version(event.obj)
         for dependencies in self._dependencies:
             dependencies.report(self._kind, metadata.get("namespace") or "", metadata["name"], version)
 

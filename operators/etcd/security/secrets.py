@@ -143,7 +143,7 @@ async def read(resource: EtcdCluster, kube: Kube, *, with_stored: bool = False) 
     stored = {resources.credentials_secret(resource)} if with_stored else set()
     made = made_secrets(resource) | stored
     found = await find(kube, resource.namespace, names(resource), made)
-    secrets = await evaluate(judge, resource, secret_provenance.usable(resource.obj, made, found))
+    secrets = await evaluate(resource.namespace, judge, resource, secret_provenance.usable(resource.obj, made, found))
     return replace(secrets, unproven=secret_provenance.unproven(resource.obj, made, found))
 
 

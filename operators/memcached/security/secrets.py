@@ -160,7 +160,7 @@ async def read_secrets(
     names = used(({users_secret(resource)} - {""}, {USERS_KEY}), (_certificates(resource), CERTIFICATE_KEYS))
     found = await find(kube, resource.namespace, names, made | spare)
     usable = secret_provenance.usable(resource.obj, made | spare, found)
-    secrets = await evaluate(_parsed, resource, usable, template, hashes_users=hashes_users)
+    secrets = await evaluate(resource.namespace, _parsed, resource, usable, template, hashes_users=hashes_users)
     key = content_of(usable.get(attestation_secret(resource))).get(ATTESTATION_KEY, "")
     unproven = secret_provenance.unproven(resource.obj, made, found)
     secrets = replace(secrets, attestation_key=key, unproven=unproven)

@@ -82,7 +82,7 @@ async def read(resource: RedisCluster, kube: Kube) -> Secrets:
     """Read the Secrets and evaluate them."""
     made = made_secrets(resource)
     found = await find(kube, resource.namespace, names(resource), made)
-    secrets = await evaluate(judge, resource, secret_provenance.usable(resource.obj, made, found))
+    secrets = await evaluate(resource.namespace, judge, resource, secret_provenance.usable(resource.obj, made, found))
     return replace(secrets, unproven=secret_provenance.unproven(resource.obj, made, found))
 
 

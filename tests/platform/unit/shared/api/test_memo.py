@@ -62,7 +62,7 @@ async def test_only_what_is_not_remembered_is_computed_in_a_thread() -> None:
 
     with only_remembered(), pytest.raises(NotRemembered):
         square(3)
-    assert await evaluate(square, 3) == 9
+    assert await evaluate("default", square, 3) == 9
     with only_remembered():
         assert square(3) == 9
 
