@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable, Mapping
 from shared.kubernetes.accessors import annotation, status_of
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.ownership import ForeignObject
+from shared.kubernetes.secrets import MAX_MADE_CHARACTERS, TOO_LARGE
 
 RECORD = "secrets"
 """Field of the status with the UID of each Secret that the operator made or adopted, by name."""
@@ -52,11 +54,22 @@ def usable(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None
 
     Args:
         names: names of the Secrets that the operator makes.
+
+    Raises:
+        ForeignObject: others have added so much to those that the operator made that they are not read.
     """
-    return {
+    usable = {
         name: None if secret is None or (name in names and _is_unproven(resource, secret)) else secret
         for name, secret in found.items()
     }
+    large = [name for name, secret in usable.items() if secret is not None and secret.get("data") == TOO_LARGE]
+    if large:
+        raise ForeignObject(
+            f"Secret {', '.join(large)}: the Secrets that the operator made have more than "
+            f"{MAX_MADE_CHARACTERS // 1024} KiB together and are not read. Remove the keys that the operator did not "
+            "write: kubectl edit secret"
+        )
+    return usable
 
 
 def unproven(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None]) -> tuple[Obj, ...]:

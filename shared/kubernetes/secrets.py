@@ -41,6 +41,12 @@ MAX_TEXT_BYTES = 4096
 MAX_CONTENT_CHARACTERS = 448 * 1024
 """Maximum length of all values in base64 of a Secret for clients: 256 KiB of authorities, a certificate and its key."""
 
+MAX_MADE_CHARACTERS = 640 * 1024
+"""The same of all Secrets that the operator makes for a resource together: those of 32 reconciles take 20 MiB."""
+
+TOO_LARGE = {"": "too large"}
+"""Data of a Secret beyond that, which does not stay in memory; no Secret has this key."""
+
 TOO_LONG = "A"
 """Placeholder for a longer value. It cannot be decoded, so that it counts as missing, and `texts` refuses it."""
 
@@ -61,15 +67,25 @@ async def find(
 
     Args:
         provided: the keys that are used of each Secret that others provide. Other content does not stay in memory.
-        made: names of the Secrets that the operator makes, which are returned whole, also if others provide them.
+        made: names of the Secrets that the operator makes, which are returned whole, also if others provide them, while
+            they are not too large together (`TOO_LARGE`).
     """
     turn = asyncio.Semaphore(MAX_CONCURRENT_READS)
+    size = 0
 
     async def read(name: str) -> Obj | None:
+        nonlocal size
         async with turn:
             secret = await _find(kube, namespace, name)
-            if secret is not None and name not in made:
-                reduce(secret, _short(secret.get("data") or {}, provided[name]))
+            if secret is None:
+                return None
+            data: Mapping[str, str] = secret.get("data") or {}
+            if name not in made:
+                reduce(secret, _short(data, provided[name]))
+            elif size + (own := sum(map(len, (*data, *data.values())))) > MAX_MADE_CHARACTERS:
+                reduce(secret, TOO_LARGE)
+            else:
+                size += own
             return secret
 
     names = sorted({*provided, *made})
