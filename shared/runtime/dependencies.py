@@ -16,14 +16,15 @@ import asyncio
 import contextlib
 import marshal
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from weakref import WeakValueDictionary
 
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import METADATA_ONLY, Kube
 from shared.kubernetes.encoding import memory
 from shared.kubernetes.errors import Conflict, KubeError, NotFound
-from shared.kubernetes.kinds import POD, Key, Kind, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Key, Kind, Obj
 from shared.kubernetes.ownership import require_small
 from shared.kubernetes.streams import DELETED, Event
 
@@ -38,6 +39,9 @@ MAX_CONCURRENT_READS = 4
 
 MAX_COPIES_BYTES, MAX_COPY_BYTES = 16 * 1024 * 1024, 64 * 1024
 """Maximum size of all copies, and of one; objects that are not kept are read at each reconcile."""
+
+LARGE_READS_BYTES = 64 * 1024
+"""Memory of what a reconcile has read live from which it is the only such one of its namespace, until it ends."""
 
 _Name = tuple[Kind, str, str]
 
@@ -72,6 +76,8 @@ class Dependencies:
         self._settled: dict[Key, object] = {}
         self._own: set[_Name] = set()
         self._known: dict[Key, dict[_Name, Obj | None]] = {}  # what the running reconciles have read and written
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by namespace
+        self._turn_of: dict[Key, asyncio.Lock] = {}  # of the running reconciles that have read much
         self._conflicts: set[_Name] = set()  # objects whose last write was refused: others have written them
         self._writing: dict[_Name, int | None] = {}  # objects being written, with the version reported meanwhile
 
@@ -83,6 +89,19 @@ class Dependencies:
             yield
         finally:
             self._known.pop(key, None)
+            if (turn := self._turn_of.pop(key, None)) is not None:
+                turn.release()
+
+    async def take_turn(self, key: Key) -> None:
+        """Wait until no other running reconcile of the namespace has read much, which ends with this one."""
+        if key in self._known and key not in self._turn_of:
+            turn = self._turns.setdefault(key.namespace, asyncio.Lock())
+            await turn.acquire()
+            self._turn_of[key] = turn
+
+    def has_turn(self, key: Key) -> bool:
+        """Whether a reconcile may read much, or is not limited by others: it is not running."""
+        return key not in self._known or key in self._turn_of
 
     async def written(self, key: Key, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
         """Wait for the response to a write by a reconcile, and note it.
@@ -254,7 +273,8 @@ class _NotingKube(Kube):
     """A client that notes the versions of the objects that it reads by name.
 
     It reads a few at a time, and those that are not noted, such as volume claims, only as long as they take little
-    memory together: other users may create objects of the names that a resource would have.
+    memory together: other users may create objects of the names that a resource would have. Those of a namespace take
+    turns to read more than a little.
 
     Args:
         uses_copies: whether a copy is returned instead of a read.
@@ -266,6 +286,7 @@ class _NotingKube(Kube):
         self._key = key
         self._uses_copies = uses_copies
         self._turn = asyncio.Semaphore(MAX_CONCURRENT_READS)
+        self._asking = asyncio.Lock()
         self._size, self._advice = 0, ""
         self.names: set[_Name] = set()
 
@@ -299,10 +320,25 @@ class _NotingKube(Kube):
             require_small(self._size, self._advice)  # others wait for their turn after the one that was too much
             found = await super().get(kind, namespace, name)
             if kind.namespaced and kind not in (*self._dependencies.kinds, POD):  # those do not stay in memory
+                is_much = self._size + memory(found) > LARGE_READS_BYTES
+                if is_much and not self._dependencies.has_turn(self._key):
+                    del found  # the wait may be long
+                    await self._take_turn()
+                    found = await super().get(kind, namespace, name)
                 self._size += memory(found)
                 self._advice = f"One is {kind.name} {name}: remove its annotations."
                 require_small(self._size, self._advice)
         return found
+
+    async def _take_turn(self) -> None:
+        async with self._asking:  # several reads at once have one turn
+            await self._dependencies.take_turn(self._key)
+
+    async def pages(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> AsyncIterator[Obj]:
+        if kind == PERSISTENT_VOLUME_CLAIM:  # the caller keeps all of them
+            await self._take_turn()
+        async for page in super().pages(kind, namespace, labels=labels):
+            yield page
 
     async def get_own(self, kind: Kind, namespace: str, name: str, *, is_new: bool = False) -> Obj:
         if kind in self._dependencies.kinds:

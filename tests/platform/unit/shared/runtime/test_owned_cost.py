@@ -189,14 +189,23 @@ async def test_nodes_and_pods_that_are_read_by_name_do_not_count() -> None:
 
 
 class Claims:
-    """An API server with an object of 600 KB for every name."""
+    """An API server with an object of this size for every name."""
+
+    def __init__(self, size: int = 600_000) -> None:
+        self._size = size
 
     async def request(self, request: Request) -> Response:
         await asyncio.sleep(0)
         plural, name = request.path.split("/")[-2:]
-        metadata = {"name": name, "namespace": NAMESPACE, "resourceVersion": "5", "annotations": {"a": "x" * 600_000}}
+        metadata = {
+            "name": name,
+            "namespace": NAMESPACE,
+            "resourceVersion": "5",
+            "annotations": {"a": "x" * self._size},
+        }
         kind = {"nodes": "Node", "pods": "Pod"}.get(plural, "PersistentVolumeClaim")
-        return Response(200, {"apiVersion": "v1", "kind": kind, "metadata": metadata})
+        annotations = {"annotations": {"a": "x" * self._size}}
+        return Response(200, {"apiVersion": "v1", "kind": kind, "metadata": metadata | annotations})
 
 
 async def test_claims_that_are_read_by_name_cost_little_together() -> None:
@@ -207,6 +216,43 @@ async def test_claims_that_are_read_by_name_cost_little_together() -> None:
             found = await asyncio.gather(*reads, return_exceptions=True)
     assert 25 < len([each for each in found if isinstance(each, dict)]) < 40
     assert "One is PersistentVolumeClaim data-cache-" in str(found[-1])
+
+
+async def test_claims_that_the_reconciles_of_a_namespace_read_by_name_cost_little_together() -> None:
+    """Users may annotate the claims of all their resources: those who read much take turns, and delay no others."""
+    dependencies, ended = Dependencies([SECRET], lambda _: None), list[str]()
+
+    async def reconcile(key: Key, claims: Claims, count: int) -> None:
+        with dependencies.reconcile(key):
+            with dependencies.noting(key, Kube(claims, manager="op")) as kube:
+                reads = (kube.get(PERSISTENT_VOLUME_CLAIM, key.namespace, f"data-{number}") for number in range(count))
+                found = await asyncio.gather(*reads)
+            await asyncio.sleep(0.001)  # for a database, such as to write
+            ended.append(key.name)
+            del found
+
+    large = [reconcile(Key(NAMESPACE, f"large-{number}"), Claims(), 24) for number in range(RESOURCES)]
+    small = [reconcile(Key(NAMESPACE, "small"), Claims(6_000), 3), reconcile(Key("other", "other"), Claims(), 3)]
+    async with cost.bounded():
+        await asyncio.gather(*large, *small)
+    assert len(ended) == RESOURCES + 2
+    assert max(map(ended.index, ("small", "other"))) <= 2
+
+
+async def test_cancelled_reconcile_leaves_its_turn_to_the_next() -> None:
+    dependencies = Dependencies([SECRET], lambda _: None)
+
+    async def reconcile(name: str, seconds: float) -> str:
+        with dependencies.reconcile(Key(NAMESPACE, name)):
+            await dependencies.take_turn(Key(NAMESPACE, name))
+            await asyncio.sleep(seconds)
+        return name
+
+    tasks = [asyncio.create_task(reconcile(name, seconds)) for name, seconds in (("a", 60), ("b", 60), ("c", 0))]
+    await asyncio.sleep(0)
+    for task in (tasks[1], tasks[0]):
+        task.cancel()
+    assert await asyncio.wait_for(tasks[2], 5) == "c"
 
 
 async def test_status_names_the_objects_that_take_too_much_memory() -> None:
