@@ -13,7 +13,8 @@ garbage collector skips it. Each read returns a new object.
 A user with the right to create pods in a namespace can create many large ones with the labels of a resource. If the
 objects of a resource would take too much memory together, they are therefore not read, and its status has the reason.
 The queue limits the memory of a namespace's running reconciles by `memory`. Objects beyond a namespace's share of the
-cache are not stored, and the resource to which one belongs is not read either, so that nothing is decided without it.
+cache are left out, and the resource to which one belongs is not read either until a list has all of its objects, so
+that nothing is decided without them.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ import weakref
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from shared.kubernetes.accessors import is_current, resource_version
 from shared.kubernetes.encoding import memory
 from shared.kubernetes.kinds import Key, Kind, Obj
-from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, MAX_OWNED_BYTES, require_small
+from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, MAX_OWNED_BYTES, ForeignObject, require_small
 from shared.observability import metrics
 
 log = logging.getLogger(__name__)
@@ -37,11 +39,21 @@ log = logging.getLogger(__name__)
 MAX_TOMBSTONES = 10_000
 """Maximum number of tombstones; events in flight are never older than these."""
 
-MAX_STORED_BYTES = 16 * 1024 * 1024
-"""Largest size of the stored objects of a namespace: those of more than 3,000 resources."""
+MAX_STORED_BYTES, MAX_RESOURCE_BYTES = 16 * 1024 * 1024, 20 * 1024 * 1024
+"""Largest size of the stored objects of a namespace: those of about 2,000 resources. A resource that is left out has no
+status, so that there is more room for resources."""
 
-NOT_STORED = b""
-"""Stored form of an object beyond that."""
+ENTRY_BYTES = 640
+"""Bytes of memory that a stored object takes beside its content."""
+
+MIN_OWNED_BYTES = 4 * 1024
+"""Size with which the smallest object of a resource counts when it is read: 4,000 of them take 50 ms."""
+
+MAX_LEFT_OUT = 1_000
+"""Number of resources of a namespace with objects that were left out, beyond which none of the namespace is read."""
+
+MAX_COMPARED = 1_000
+"""Number of objects among which the largest one is searched."""
 
 _LEVEL, _RAW = 1, -15
 """Compression of packed objects: the fastest one, and without a checksum."""
@@ -118,6 +130,9 @@ class Cache:
         self._kept: dict[Kind, dict[_ObjectName, _Kept]] = {kind: {} for kind in self.kinds}
         self._names: dict[Kind, dict[Key, set[_ObjectName]]] = {kind: {} for kind in self.kinds}
         self._stored: Counter[str] = Counter()  # bytes by namespace
+        self._memory: Counter[Key] = Counter()  # that the objects of a resource take when they are read
+        self._left_out: dict[str, dict[tuple[Kind, Key], int]] = {}  # by namespace; the last list that began before
+        self._lists = 0
         self._uids: dict[Key, str] = {}  # of resources
         self._by_uid: dict[str, Key] = {}
         self._tombstones: dict[tuple[Kind, _ObjectName], int] = {}
@@ -132,11 +147,11 @@ class Cache:
         """Return an object; None if it does not exist.
 
         Raises:
-            ForeignObject: see `owned`.
+            ForeignObject: it may have been left out.
         """
         kept = self._kept[kind].get(_ObjectName(namespace, name))
-        if kept is not None and kept.packed == NOT_STORED:
-            self._require_small(kept.key)
+        if kept is None and any(kind == of for of, _ in self._left_out.get(namespace, ())):
+            raise _too_much(self.kinds, namespace)
         return None if kept is None else self._unpacked(kind, kept)
 
     def fingerprint(self, kind: Kind, namespace: str, name: str) -> int:
@@ -162,22 +177,18 @@ class Cache:
 
     def memory(self, key: Key) -> int:
         """Return the bytes of memory that the objects of a resource take together when they are read."""
-        return sum(size for size, _, _ in self._sizes(key))
-
-    def _sizes(self, key: Key) -> Iterator[tuple[int, Kind, _ObjectName]]:
-        for kind, kept in self._kept.items():
-            yield from ((kept[each].memory, kind, each) for each in self._names[kind].get(key, ()))
+        return self._memory.get(key, 0)
 
     def _require_small(self, key: Key) -> None:
+        left_out = self._left_out.get(key.namespace, {})
+        if len(left_out) > MAX_LEFT_OUT or any((kind, key) in left_out for kind in self.kinds):
+            raise _too_much(self.kinds, key.namespace)
         if (size := self.memory(key)) <= MAX_OWNED_BYTES:
             return
-        _, kind, largest = max(self._sizes(key), key=lambda each: each[0])
-        what, labels = f"The largest is {kind.name} {largest.name}", f"{INSTANCE}={key.name}"
-        if self._kept[kind][largest].packed == NOT_STORED:
-            limit = f"{MAX_STORED_BYTES / 2**20:.0f} MiB"
-            what, labels = f"All objects of operators in the namespace take more than {limit}", MANAGED_BY
-        advice = f"{what}. Delete those that the operator did not make: kubectl get {kind.plural} -l {labels}"
-        require_small(size, advice)
+        found = ((kind, each) for kind in self.kinds[1:] for each in self._names[kind].get(key, ()))
+        kind, largest = max(islice(found, MAX_COMPARED), key=lambda each: self._kept[each[0]][each[1]].memory)
+        advice = f"A large one is {kind.name} {largest.name}. Delete those that the operator did not make: kubectl get "
+        require_small(size, f"{advice}{kind.plural} -l {INSTANCE}={key.name}")
 
     def all(self, kind: Kind, *, of: Callable[[Key], bool] = lambda _: True) -> Iterator[Obj]:
         """Iterate over the current objects of a kind; safe from any thread.
@@ -185,8 +196,7 @@ class Cache:
         Args:
             of: whether to return the objects of a resource.
         """
-        stored = (kept for kept in list(self._kept[kind].values()) if kept.packed != NOT_STORED)
-        return (self._unpacked(kind, kept) for kept in stored if of(kept.key))
+        return (self._unpacked(kind, kept) for kept in list(self._kept[kind].values()) if of(kept.key))
 
     def keys(self, kind: Kind) -> list[Key]:
         """Return every resource that has an object of the kind."""
@@ -234,15 +244,13 @@ class Cache:
         key = self._key_of(kind, obj)
         if key is not None:
             kept = self._trim(kind, obj)
-            packed, size = self._packings[kind].pack(kept), memory(kept)
-            of_resources = kind == self.kinds[0]  # whose share is twice that: one that is left out has no status
-            if self._stored[key.namespace] + len(packed) > MAX_STORED_BYTES * (1 + of_resources):
-                if of_resources:
-                    log.error("%s: not observed: objects of operators in its namespace take too much memory", key)
-                    metrics.OVERSIZED_OBJECTS.labels(kind.name).inc()
-                    return concerned
-                packed, size = NOT_STORED, size + MAX_OWNED_BYTES
-            self._stored[key.namespace] += len(packed)
+            packed, size = self._packings[kind].pack(kept), max(memory(kept), MIN_OWNED_BYTES)
+            of_resources = kind == self.kinds[0]
+            stored = self._stored[key.namespace] + len(packed) + ENTRY_BYTES
+            if stored > (MAX_RESOURCE_BYTES if of_resources else MAX_STORED_BYTES):
+                return concerned | self._leave_out(kind, key)
+            self._stored[key.namespace] = stored
+            self._memory[key] += size
             self._kept[kind][object_name] = _Kept(resource_version(obj), key, packed, size)
             self._names[kind].setdefault(key, set()).add(object_name)
             concerned.add(key)
@@ -252,6 +260,16 @@ class Cache:
                 if not is_current(obj):
                     self.outdated.add(key)
         return concerned
+
+    def _leave_out(self, kind: Kind, key: Key) -> set[Key]:
+        if kind == self.kinds[0]:
+            log.error("%s: not observed: objects of operators in its namespace take too much memory", key)
+            metrics.OVERSIZED_OBJECTS.labels(kind.name).inc()
+            return set()
+        left_out = self._left_out.setdefault(key.namespace, {})
+        if (kind, key) in left_out or len(left_out) <= MAX_LEFT_OUT:
+            left_out[kind, key] = self._lists
+        return {key}
 
     async def written(self, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
         """Wait for the response to a write by this operator, and store it.
@@ -295,7 +313,6 @@ class Cache:
         is_same = (
             kept is not None
             and kept.version == resource_version(obj)
-            and kept.packed != NOT_STORED
             and self._unpacked(kind, kept) == self._trim(kind, obj)
         )
         return set() if is_same else self._store(kind, object_name, obj)
@@ -320,6 +337,21 @@ class Cache:
                 self._tombstones[known, object_name] = version  # deleted as of this list, in its versions
         return concerned
 
+    def _readmit(self, kind: Kind, namespace: str | None, number: int) -> set[Key]:
+        """Return the resources all of whose objects a list has stored, and read them again.
+
+        Args:
+            number: number of the list.
+        """
+        concerned: set[Key] = set()
+        for at in [namespace] if namespace else list(self._left_out):
+            left_out = self._left_out.pop(at, {})
+            stored = {each for each, last in left_out.items() if each[0] == kind and last < number}
+            concerned |= {key for _, key in stored}
+            if remaining := {each: last for each, last in left_out.items() if each not in stored}:
+                self._left_out[at] = remaining
+        return concerned
+
     def report(self, concerned: Iterable[Key]) -> None:
         """Report resources with new observations."""
         for key in concerned:
@@ -335,9 +367,12 @@ class Cache:
         if kind == self.kinds[0]:
             self.outdated.discard(kept.key)
             self._by_uid.pop(self._uids.pop(kept.key, ""), None)
-        self._stored[kept.key.namespace] -= len(kept.packed)
+        self._stored[kept.key.namespace] -= len(kept.packed) + ENTRY_BYTES
         if not self._stored[kept.key.namespace]:
             del self._stored[kept.key.namespace]
+        self._memory[kept.key] -= kept.memory
+        if not self._memory[kept.key]:
+            del self._memory[kept.key]
         siblings = self._names[kind][kept.key]
         siblings.remove(object_name)
         if not siblings:
@@ -368,6 +403,8 @@ class Relist:
         self._listed: set[_ObjectName] = set()
         self._changed: set[_ObjectName] = set()
         cache._relists.add(self)
+        cache._lists += 1
+        self._number = cache._lists
 
     def note_change(self, kind: Kind, object_name: _ObjectName) -> None:
         """Note that an object was written or deleted while the list is read."""
@@ -392,7 +429,17 @@ class Relist:
             self.cache._relists.discard(self)
             version = resource_version(page)
             concerned |= self.cache._prune(self._kind, self._namespace, self._listed, self._changed, version)
+            concerned |= self.cache._readmit(self._kind, self._namespace, self._number)
         return concerned
+
+
+def _too_much(kinds: Iterable[Kind], namespace: str) -> ForeignObject:
+    plurals = ",".join(kind.plural for kind in kinds)
+    return ForeignObject(
+        f"The objects of operators in namespace {namespace} take more than {MAX_STORED_BYTES / 2**20:.0f} MiB of "
+        "memory, so that those of this resource are not read. Delete those that the operators did not make: kubectl "
+        f"get {plurals} -l {MANAGED_BY}"
+    )
 
 
 def _object_name(obj: Obj) -> _ObjectName:

@@ -286,7 +286,7 @@ class _NotingKube(Kube):
         self._key = key
         self._uses_copies = uses_copies
         self._turn = asyncio.Semaphore(MAX_CONCURRENT_READS)
-        self._asking = asyncio.Lock()
+        self._asking, self._alone = asyncio.Lock(), asyncio.Lock()
         self._size, self._advice = 0, ""
         self.names: set[_Name] = set()
 
@@ -316,7 +316,8 @@ class _NotingKube(Kube):
         return _existing(noted, found)
 
     async def _read(self, kind: Kind, namespace: str | None, name: str) -> Obj:
-        async with self._turn:
+        is_large = self._size > LARGE_READS_BYTES
+        async with self._turn, self._alone if is_large else contextlib.nullcontext():
             require_small(self._size, self._advice)  # others wait for their turn after the one that was too much
             found = await super().get(kind, namespace, name)
             if kind.namespaced and kind not in (*self._dependencies.kinds, POD):  # those do not stay in memory
