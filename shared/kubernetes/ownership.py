@@ -17,7 +17,7 @@ COMPONENT = "app.kubernetes.io/component"
 
 
 MAX_OWNED_BYTES = 18 * 1024 * 1024
-"""Maximum memory of the objects of a resource. Those of 500 plain pods with volumes take about 11 MiB."""
+"""Maximum memory of the objects of a resource, beside that of the servers that its spec asks for."""
 
 
 class ForeignObject(Exception):
@@ -28,17 +28,18 @@ class FormerObject(ForeignObject):
     """An object belongs to a deleted resource of the same name; the garbage collector is about to delete it."""
 
 
-def require_small(size: int, advice: str) -> None:
+def require_small(size: int, advice: str, limit: int = MAX_OWNED_BYTES) -> None:
     """Raise ForeignObject if the objects that have the names or labels of a resource take too much memory to be read.
 
     Args:
         size: bytes of memory that they take together.
         advice: sentences with the name of one, and the command that helps.
+        limit: maximum, in bytes.
     """
-    if size > MAX_OWNED_BYTES:
+    if size > limit:
         raise ForeignObject(
             f"The objects with the names or labels of this resource take {size / 2**20:.0f} MiB of memory, more than "
-            f"{MAX_OWNED_BYTES / 2**20:.0f} MiB, and are not read. {advice}"
+            f"{limit / 2**20:.0f} MiB, and are not read. {advice}"
         )
 
 

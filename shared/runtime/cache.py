@@ -49,6 +49,9 @@ ENTRY_BYTES = 640
 MIN_OWNED_BYTES = 4 * 1024
 """Size with which the smallest object of a resource counts when it is read: 4,000 of them take 50 ms."""
 
+MEMBER_BYTES = 32 * 1024
+"""Memory for each server that a spec asks for, beyond that of any resource: a pod with its claim takes 20 to 35 KiB."""
+
 MAX_LEFT_OUT = 1_000
 """Number of resources of a namespace with objects that were left out, beyond which none of the namespace is read."""
 
@@ -131,6 +134,7 @@ class Cache:
         self._names: dict[Kind, dict[Key, set[_ObjectName]]] = {kind: {} for kind in self.kinds}
         self._stored: Counter[str] = Counter()  # bytes by namespace
         self._memory: Counter[Key] = Counter()  # that the objects of a resource take when they are read
+        self._limits: dict[Key, int] = {}  # of that memory, by resource
         self._left_out: dict[str, dict[tuple[Kind, Key], int]] = {}  # by namespace; the last list that began before
         self._lists = 0
         self._uids: dict[Key, str] = {}  # of resources
@@ -183,12 +187,13 @@ class Cache:
         left_out = self._left_out.get(key.namespace, {})
         if len(left_out) > MAX_LEFT_OUT or any((kind, key) in left_out for kind in self.kinds):
             raise _too_much(self.kinds, key.namespace)
-        if (size := self.memory(key)) <= MAX_OWNED_BYTES:
+        limit = self._limits.get(key, MAX_OWNED_BYTES)
+        if (size := self.memory(key)) <= limit:
             return
         found = ((kind, each) for kind in self.kinds[1:] for each in self._names[kind].get(key, ()))
         kind, largest = max(islice(found, MAX_COMPARED), key=lambda each: self._kept[each[0]][each[1]].memory)
         advice = f"A large one is {kind.name} {largest.name}. Delete those that the operator did not make: kubectl get "
-        require_small(size, f"{advice}{kind.plural} -l {INSTANCE}={key.name}")
+        require_small(size, f"{advice}{kind.plural} -l {INSTANCE}={key.name}", limit)
 
     def all(self, kind: Kind, *, of: Callable[[Key], bool] = lambda _: True) -> Iterator[Obj]:
         """Iterate over the current objects of a kind; safe from any thread.
@@ -257,6 +262,7 @@ class Cache:
             if kind == self.kinds[0]:
                 self._uids[key] = uid = obj["metadata"].get("uid", "")
                 self._by_uid[uid] = key
+                self._limits[key] = MAX_OWNED_BYTES + MEMBER_BYTES * _members(obj)
                 if not is_current(obj):
                     self.outdated.add(key)
         return concerned
@@ -367,6 +373,7 @@ class Cache:
         if kind == self.kinds[0]:
             self.outdated.discard(kept.key)
             self._by_uid.pop(self._uids.pop(kept.key, ""), None)
+            self._limits.pop(kept.key, None)
         self._stored[kept.key.namespace] -= len(kept.packed) + ENTRY_BYTES
         if not self._stored[kept.key.namespace]:
             del self._stored[kept.key.namespace]
@@ -440,6 +447,13 @@ def _too_much(kinds: Iterable[Kind], namespace: str) -> ForeignObject:
         "memory, so that those of this resource are not read. Delete those that the operators did not make: kubectl "
         f"get {plurals} -l {MANAGED_BY}"
     )
+
+
+def _members(resource: Obj) -> int:
+    """Return the number of servers that a spec asks for, up to the most that any schema accepts."""
+    spec = resource.get("spec")
+    asked = spec.get("replicas", spec.get("size", 0)) if isinstance(spec, dict) else 0
+    return max(0, min(asked, 1_000)) if isinstance(asked, int) else 0
 
 
 def _object_name(obj: Obj) -> _ObjectName:

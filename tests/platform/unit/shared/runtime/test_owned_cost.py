@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 import operators
 from operators.memcached.operator import controller as memcached_controller
+from operators.redis.objects.names import NODES
 from shared.cli.options import parse_options
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.client import Kube, Request, Response
@@ -26,6 +28,7 @@ from shared.runtime.dependencies import Dependencies
 from shared.runtime.queue import LARGE_BYTES, Queue
 from tests.harness import cost
 from tests.harness.harness import NAMESPACE, Harness
+from tests.support import paths
 
 MIB = 1024 * 1024
 RESOURCES = 40
@@ -86,6 +89,75 @@ async def test_any_pods_with_the_labels_of_a_resource_cost_little(
         kept = read(cache)
     record_property("summary", f"{name}, {content}: 60 pods {refused}; {len(kept)} pods {found}")
     assert 1 <= len(kept) < 60
+
+
+LARGEST = {
+    "rediscluster": ("redis/unit/objects/golden/everything", "replicas", 500),
+    "memcached": ("memcached/unit/objects/golden/secure", "size", 1_000),
+}
+"""The golden objects with the largest pods, and the largest number of servers that the schema accepts."""
+
+
+def usual_status(template: Obj, number: int) -> Obj:
+    conditions = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    time = "2026-11-30T12:00:00Z"
+    states = [
+        {
+            "name": each["name"],
+            "state": {"running": {"startedAt": time}},
+            "lastState": {},
+            "ready": True,
+            "restartCount": 0,
+            "image": each["image"],
+            "imageID": f"{each['image']}@sha256:{'0' * 64}",
+            "containerID": f"containerd://{'0' * 64}",
+            "started": True,
+            "allocatedResources": each.get("resources", {}).get("requests", {}),
+            "resources": each.get("resources", {}),
+            "volumeMounts": each.get("volumeMounts", []),
+        }
+        for each in template["spec"]["containers"]
+    ]
+    return {
+        "phase": "Running",
+        "conditions": [
+            {"type": name, "status": "True", "observedGeneration": 1, "lastProbeTime": None, "lastTransitionTime": time}
+            for name in conditions
+        ],
+        "hostIP": "10.0.0.1",
+        "podIP": f"10.1.{number // 250}.{number % 250}",
+        "startTime": time,
+        "containerStatuses": states,
+        "qosClass": "Burstable",
+    }
+
+
+@pytest.mark.parametrize("name", LARGEST)
+async def test_largest_resource_of_the_schema_is_read(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    of, (path, field, count) = controllers()[name], LARGEST[name]
+    cache, key = of.cache(lambda _: None), Key(NAMESPACE, "cache")
+    objects = yaml.safe_load_all((paths.REPOSITORY / "tests" / path / "objects.yaml").read_text())
+    template = next(each["spec"]["template"] for each in objects if "template" in (each.get("spec") or {}))
+    nodes = ",".join(f"cache-{number}={'0' * 40}" for number in range(count))
+    labels = {MANAGED_BY: of.operator, INSTANCE: "cache", NAME: of.application or of.operator}
+    for number in range(count):
+        metadata = {**template["metadata"], "name": f"cache-{number}", "namespace": NAMESPACE, "uid": f"{number:036}"}
+        metadata |= {"labels": template["metadata"].get("labels", {}) | labels, "resourceVersion": "5"}
+        owner = {"kind": "StatefulSet", "name": "cache", "uid": "0" * 36, "controller": True}
+        pod = {"metadata": metadata | {"ownerReferences": [owner]}, "spec": template["spec"]}
+        cache.put(POD, pod | {"status": usual_status(template, number)})
+        if PERSISTENT_VOLUME_CLAIM in of.kinds:
+            claim = {"name": f"data-cache-{number}", "annotations": {NODES: nodes}}
+            cache.put(PERSISTENT_VOLUME_CLAIM, {"metadata": metadata | claim, "spec": {}, "status": {}})
+    with pytest.raises(ForeignObject):
+        cache.owned(POD, key)
+    metadata = {"name": "cache", "namespace": NAMESPACE, "resourceVersion": "5", "uid": "a"}
+    entries = [{"name": f"cache-{number}", "nodeId": "0" * 40, "role": "Primary"} for number in range(count)]
+    cache.put(of.kind, {"metadata": metadata, "spec": {field: count}, "status": {"nodes": entries}})
+    assert len(cache.owned(POD, key)) == count
+    record_property("summary", f"{name} of {count}: {cache.memory(key) / MIB:.1f} MiB")
 
 
 @pytest.mark.parametrize("content", CONTENTS)
