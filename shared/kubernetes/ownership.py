@@ -17,7 +17,7 @@ COMPONENT = "app.kubernetes.io/component"
 
 
 MAX_OWNED_BYTES = 18 * 1024 * 1024
-"""Maximum memory of the objects of a resource, beside that of the servers that its spec asks for."""
+"""Maximum memory of the objects of a resource, in addition to that of the servers that its spec requests."""
 
 
 class ForeignObject(Exception):

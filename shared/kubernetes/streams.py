@@ -4,7 +4,7 @@ Everything that is not a well-formed event of a known type is a `KubeError`: an 
 object without a version, a connection that breaks or delivers nothing. A caller that lists again after each of them
 misses nothing, as with client-go.
 
-A user who changes a large object many times a second delays the events of no other namespace: large events wait while
+A large object that a user changes many times a second delays the events of no other namespace: large events wait while
 there are small ones, take turns by namespace, and only the last one of an object is delivered.
 """
 
@@ -134,8 +134,8 @@ class _Backlog:
     """The lines of a watch that were read and not delivered yet.
 
     Attributes:
-        small: those that are delivered in their order.
-        has_large: whether others wait.
+        small: lines that are delivered in their order.
+        has_large: whether large lines wait, too.
         is_full: whether no more are read.
         changed: set when a line was read.
     """

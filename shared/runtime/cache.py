@@ -41,16 +41,16 @@ MAX_TOMBSTONES = 10_000
 
 MAX_STORED_BYTES, MAX_RESOURCE_BYTES = 16 * 1024 * 1024, 20 * 1024 * 1024
 """Largest size of the stored objects of a namespace: those of about 2,000 resources. A resource that is left out has no
-status, so that there is more room for resources."""
+status, so that they get more space."""
 
 ENTRY_BYTES = 640
-"""Bytes of memory that a stored object takes beside its content."""
+"""Bytes of memory that a stored object takes in addition to its content."""
 
 MIN_OWNED_BYTES = 4 * 1024
 """Size with which the smallest object of a resource counts when it is read: 4,000 of them take 50 ms."""
 
 MEMBER_BYTES = 32 * 1024
-"""Memory for each server that a spec asks for, beyond that of any resource: a pod with its claim takes 20 to 35 KiB."""
+"""Memory for each server that a spec requests, beyond that of any resource: a pod with its claim takes 20 to 35 KiB."""
 
 MAX_LEFT_OUT = 1_000
 """Number of resources of a namespace with objects that were left out, beyond which none of the namespace is read."""
@@ -151,7 +151,7 @@ class Cache:
         """Return an object; None if it does not exist.
 
         Raises:
-            ForeignObject: it may have been left out.
+            ForeignObject: the object may have been left out.
         """
         kept = self._kept[kind].get(_ObjectName(namespace, name))
         if kept is None and any(kind == of for of, _ in self._left_out.get(namespace, ())):
@@ -450,10 +450,10 @@ def _too_much(kinds: Iterable[Kind], namespace: str) -> ForeignObject:
 
 
 def _members(resource: Obj) -> int:
-    """Return the number of servers that a spec asks for, up to the most that any schema accepts."""
+    """Return the number of servers that a spec requests, up to the most that any schema accepts."""
     spec = resource.get("spec")
-    asked = spec.get("replicas", spec.get("size", 0)) if isinstance(spec, dict) else 0
-    return max(0, min(asked, 1_000)) if isinstance(asked, int) else 0
+    requested = spec.get("replicas", spec.get("size", 0)) if isinstance(spec, dict) else 0
+    return max(0, min(requested, 1_000)) if isinstance(requested, int) else 0
 
 
 def _object_name(obj: Obj) -> _ObjectName:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Iterable
 from itertools import repeat
 
@@ -71,7 +72,7 @@ async def test_stream_of_large_events_of_one_object_delays_no_other_namespace() 
 @in_virtual_time
 async def test_large_events_take_a_fifth_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = iter(range(1_000))
-    monkeypatch.setattr(streams.time, "thread_time", lambda: next(cpu) / 10)
+    monkeypatch.setattr(time, "thread_time", lambda: next(cpu) / 10)
     lines = Lines(line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 12))
     async for _ in events_of(lines):
         pass

@@ -267,7 +267,7 @@ async def test_event_of_a_resource_with_many_objects_costs_no_more() -> None:
 
 @pytest.mark.parametrize("instances", [1, 40_000])
 async def test_many_small_objects_take_a_share_of_the_cache(instances: int) -> None:
-    """Beside its content, each takes 20 times as much."""
+    """The entry of each takes 20 times as much as its content."""
     cache = controllers()["rediscluster"].cache(lambda _: None)
     async with cost.bounded(size=24 * MIB):
         for number in range(40_000):
@@ -332,7 +332,7 @@ async def test_claims_that_are_read_by_name_cost_little_together() -> None:
 
 
 async def test_claims_that_the_reconciles_of_a_namespace_read_by_name_cost_little_together() -> None:
-    """Users may annotate the claims of all their resources: those who read much take turns, and delay no others."""
+    """Users may annotate the claims of all their resources: those that read much take turns."""
     dependencies, ended = Dependencies([SECRET], lambda _: None), list[str]()
 
     async def reconcile(key: Key, claims: Claims, count: int) -> None:
