@@ -117,6 +117,8 @@ class Features:
         bus_port: whether cluster-port exists.
         keeps_unclaimed_marks: whether the mark that the owner of a slot does not claim it outlasts a change of the
             owner (migration/claim_renewal.py).
+        takes_over_imports: whether a target takes over a slot that it imports as soon as the source does not claim it
+            (migration/claim_renewal.py).
         replicates_again: whether CLUSTER REPLICATE with the present primary connects to it again; Valkey does nothing.
         hands_over: whether a primary can let a replica take over when it gets SIGTERM (`shutdown-on-sigterm failover`).
     """
@@ -128,6 +130,7 @@ class Features:
     hostnames: bool
     bus_port: bool
     keeps_unclaimed_marks: bool
+    takes_over_imports: bool
     replicates_again: bool
     hands_over: bool
 
@@ -144,6 +147,7 @@ def features(engine: Engine) -> Features:
         hostnames=since_7_0,  # src/config.c
         bus_port=since_7_0,  # src/config.c
         keeps_unclaimed_marks=not valkey and _keeps_unclaimed_marks(version),
+        takes_over_imports=valkey and version >= Version(8, 0),  # clusterUpdateSlotsConfigWith, src/cluster_legacy.c
         replicates_again=not valkey or version < Version(8, 0),  # https://github.com/valkey-io/valkey/pull/884
         hands_over=valkey and version >= Version(9, 0),  # https://github.com/valkey-io/valkey/pull/2292
     )

@@ -1,4 +1,4 @@
-"""Makes a target forget outdated claims of the source before it receives a slot.
+"""Prevents that outdated messages of the source change the owner of a slot while it moves.
 
 Redis 7.0.13 to 7.0.15 and 7.2.0 to 7.2.3 mark a slot as unclaimed when a message of its owner does not claim it. The
 next node that claims the slot gets it, with any config epoch. Two defects make the mark dangerous:
@@ -13,13 +13,22 @@ To clear the marks, the target unassigns one slot of the source in its own table
 message at once (CLUSTER MEET). Its claims differ from the table, so the target reads them: it assigns the slot again,
 and clears the marks of all slots that the source claims. Other nodes are not affected.
 
-Source: clusterUpdateSlotsConfigWith, clusterProcessPacket and clusterDelSlot in cluster.c of Redis 7.0.15;
+Valkey 8 lets a target take over a slot that it imports as soon as a message of the source does not claim the slot,
+because the source may have lost the end of the migration. But the source may have built that message before it
+received the slot, and sent it late, for example while its CPU was throttled. The source then deletes the keys that
+have not moved yet. So a node that has received slots gives none until no such message can arrive: nodes close a link
+on which a reply is late by half of cluster-node-timeout. What a former process of the operator moved is not known to
+this one, which begins seconds later.
+
+Source: clusterUpdateSlotsConfigWith, clusterProcessPacket and clusterDelSlot in cluster.c of Redis 7.0.15, and in
+cluster_legacy.c of Valkey 8.1;
 https://github.com/redis/redis/pull/12344, https://github.com/redis/redis/pull/12564.
 """
 
 from __future__ import annotations
 
 import asyncio
+from weakref import WeakKeyDictionary
 
 from operators.redis.client.errors import Loading, Unreachable, reads_replies
 from operators.redis.client.responses import NodeReport, mapping, parse_nodes
@@ -30,6 +39,35 @@ FULL_COVERAGE = "cluster-require-full-coverage"
 
 POLL_SECONDS = 0.05
 """Time between inspections of both ends. A handshake takes about 0.1 s."""
+
+
+_arrivals: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, float]] = WeakKeyDictionary()
+"""When nodes have received their last slots, in seconds of the loop's clock, by their id."""
+
+
+def note_arrival(target: End) -> None:
+    """Note that a node receives slots."""
+    loop = asyncio.get_running_loop()
+    _arrivals.setdefault(loop, {})[target.id] = loop.time()
+
+
+def require_settled(source: End, target: End, seconds: float) -> None:
+    """Require that no message that the source built before it received slots is still in transit.
+
+    Args:
+        seconds: longest time that such a message takes.
+
+    Raises:
+        Loading: the source has received slots recently.
+    """
+    loop = asyncio.get_running_loop()
+    since = loop.time() - _arrivals.get(loop, {}).get(source.id, -seconds)
+    if since < seconds and target.report.features.takes_over_imports:
+        raise Loading(
+            f"No slot moves from {source.name} yet: it received slots {since:.0f} s ago, and a late message of before "
+            f"would let {target.name} take over a slot without its keys. The migration continues after "
+            f"{seconds - since:.0f} s."
+        )
 
 
 async def renew_claims(source: End, target: End, patience: float) -> None:

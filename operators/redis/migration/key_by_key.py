@@ -150,6 +150,7 @@ class KeyByKeyPath:
         Raises:
             SlotStuck: some slots cannot be moved; the others were.
             TargetNotReplicating: no replica of the target has the keys; no further slot was moved.
+            Loading: no further slot moves yet.
             RedisError: an end is unreachable.
         """
         if self._begun:
@@ -158,6 +159,7 @@ class KeyByKeyPath:
         most = max(1, min(MAX_OPEN_SLOTS, 2 * LISTED_KEYS * len(report.me.slots) // max(1, report.keys)))
         await self._move_batches([slot for slot in self._begun if slot not in self.stuck], most)
         if not self._is_expired and self.halted is None:
+            claim_renewal.require_settled(self.source, self.target, 2 * self.block_limit)
             empty, occupied = await self._free(self.slots - Slots.of(*self._begun, *self.stuck))
             await self._move_batches(empty, MAX_EMPTY_SLOTS)
             await self._move_batches(occupied, most)
@@ -463,6 +465,7 @@ class KeyByKeyPath:
         for slot, answer in zip(slots, await self.target.server.pipe(commands), strict=True):
             self._record_failure(slot, answer)
         owned = [slot for slot in slots if slot not in self.stuck]
+        claim_renewal.note_arrival(self.target)
         self.moved.update(owned)
         self._unconfirmed += owned
         self.halted = acknowledged or self.halted

@@ -255,6 +255,7 @@ def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, 
     process.unclaimed &= ~(sender.slots & claimed)
     if process.replicates_slots:
         _close_slots(node, mine, sender)
+        _take_over_imports(process, sender, claimed)
     if not lost or mine is None:
         return
     succeeded = former == mine.id and lost == sender.slots
@@ -272,6 +273,33 @@ def _mark_unclaimed(process: Process, sender: Known, claimed: int) -> None:
     process.unclaimed &= ~(sender.slots & claimed)
     if process.marks_unclaimed:
         process.unclaimed |= sender.slots & ~claimed
+
+
+def bump(process: Process) -> bool:
+    """Set the config epoch above every known one without an election; return whether it changed."""
+    node, me = process.node, process.node.me
+    newest = max(node.epoch, *(known.epoch for known in node.known.values()))
+    process.broadcast_pending = True
+    if me.epoch and me.epoch == newest:
+        return False
+    node.epoch = newest + 1
+    me.epoch = node.epoch
+    return True
+
+
+def _take_over_imports(process: Process, sender: Known, claimed: int) -> None:
+    """Let a primary own the slots that it imports from the sender, if the sender does not claim them.
+
+    The message may be older than the claim. Source: clusterUpdateSlotsConfigWith in cluster_legacy.c of Valkey 8.
+    """
+    node = process.node
+    released = [slot for slot, other in node.importing.items() if other == sender.id and not claimed >> slot & 1]
+    if node.me.primary:
+        return
+    for slot in released:
+        del node.importing[slot]
+        node.give(slot, node.me)
+        bump(process)
 
 
 def _follow_failover(node: Node, sender: Known, former: str) -> None:

@@ -12,7 +12,7 @@ from operators.redis.client.errors import Refused
 from operators.redis.client.server import BUS_PORT, PORT
 from operators.redis.slots.hash_slots import SLOTS
 from tests.redis.simulation import atomic_migration
-from tests.redis.simulation.bus import start_handshake
+from tests.redis.simulation.bus import bump, start_handshake
 from tests.redis.simulation.election import MANUAL_FAILOVER_SECONDS, is_healthy
 from tests.redis.simulation.node import ALL, Known, fake_id, slot_of
 from tests.redis.simulation.process import Election, Process
@@ -200,18 +200,6 @@ def _hand_over(redis: FakeRedis, process: Process, slot: int, to: Known) -> None
     allowed = process.config("cluster-allow-replica-migration") == "yes"
     if mine and not node.me.slots and to.id != node.id and allowed:
         redis.follow(process, to)
-
-
-def bump(process: Process) -> bool:
-    """Set the config epoch above every known one without an election; return whether it changed."""
-    node, me = process.node, process.node.me
-    newest = max(node.epoch, *(known.epoch for known in node.known.values()))
-    process.broadcast_pending = True
-    if me.epoch and me.epoch == newest:
-        return False
-    node.epoch = newest + 1
-    me.epoch = node.epoch
-    return True
 
 
 def _set_epoch(_: FakeRedis, process: Process, words: Words) -> str:

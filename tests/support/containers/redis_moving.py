@@ -7,9 +7,11 @@ import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from operators.redis.client.commands import execute
 from operators.redis.client.connection import connect
+from operators.redis.client.errors import Loading
 from operators.redis.client.server import Connect
 from operators.redis.migration import coordinator
 from operators.redis.migration.commands import CloseSlots
@@ -49,9 +51,17 @@ async def move(
 async def move_with(
     factory: Connect, cluster: Cluster, moves: Sequence[Move], *, budget: float = 60, acknowledge: bool = True
 ) -> None:
-    """Move slots through connections of this factory."""
+    """Move slots through connections of this factory, as soon as the source may give some."""
     nodes = {node.id: node.endpoint for node in cluster.nodes if node.alive}
-    await coordinator.move(factory, cluster.access, nodes, moves, keys=FEW, budget=budget, acknowledge=acknowledge)
+    options: dict[str, Any] = {"keys": FEW, "budget": budget, "acknowledge": acknowledge}
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await coordinator.move(factory, cluster.access, nodes, moves, **options)
+            except Loading as error:
+                if "No slot moves from" not in str(error):
+                    raise
+            await asyncio.sleep(0.2)
 
 
 async def require_whole(cluster: Cluster, wrote: dict[bytes, bytes]) -> None:

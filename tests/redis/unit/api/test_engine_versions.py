@@ -81,6 +81,13 @@ def test_versions_that_keep_unclaimed_marks(text: str, keeps: bool) -> None:
     assert features(engine(text)).keeps_unclaimed_marks is keeps
 
 
+@pytest.mark.parametrize(
+    ("text", "takes"), [("redis 8.2.9", False), ("valkey 7.2.9", False), ("valkey 8.0.0", True), ("valkey 8.1.1", True)]
+)
+def test_versions_whose_targets_take_over_what_they_import(text: str, takes: bool) -> None:
+    assert features(engine(text)).takes_over_imports is takes
+
+
 def test_version_numbers_are_compared_numerically() -> None:
     assert Version(7, 0, 9) < Version(7, 0, 15) < Version(7, 2) < Version(10, 0)
 

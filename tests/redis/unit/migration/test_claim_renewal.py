@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -132,3 +133,30 @@ async def test_late_claim_takes_a_slot_back_from_the_versions_that_keep_outdated
     bed.process(bed.source).node.keys.clear()
     await bed.lab.cluster(bed.target, "SETSLOT", SLOT, "NODE", bed.lab.id(bed.target))
     assert bed.owns(bed.target) is keeps
+
+
+async def test_source_that_has_just_received_a_slot_gives_none_to_valkey_8() -> None:
+    """A message of before would let the target take it over, and the source would delete the keys."""
+    bed = await Bed.begin(opened=False, replicas="")
+    for name in (bed.source, bed.target):
+        bed.process(name).engine, bed.process(name).version = "valkey", "8.1.1"
+    keys = dict(bed.keys(bed.source))
+    outdated = build_message(bed.process(bed.target), bed.lab.redis.turn)._replace(gossip=())
+    await bed.move()
+    assert bed.owns(bed.target)
+    source, target = bed.target, bed.source
+    bed.source, bed.target = source, target
+
+    def before(what: str) -> None:
+        if what.startswith("MIGRATE"):
+            receive(bed.lab.redis, bed.process(target), outdated)
+
+    bed.before = before
+    with pytest.raises(Loading, match=r"No slot moves from demo-. yet: it received slots 0 s ago"):
+        await bed.move()
+    bed.before = lambda _: None  # such a message cannot arrive any more
+    bed.process(source).settings["cluster-node-timeout"] = "20"
+    await asyncio.sleep(0.02)
+    await bed.move()
+    assert bed.owns(target)
+    assert {*keys} <= {*bed.keys(source), *bed.keys(target)}
