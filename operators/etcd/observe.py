@@ -31,7 +31,6 @@ from operators.etcd.state.observed import ClientUser, Instance, Observed
 from operators.etcd.steps.credentials import other_credentials
 from shared.kubernetes import ordinals, ownership
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import (
     DISRUPTION_BUDGET,
     NETWORK_POLICY,
@@ -39,7 +38,6 @@ from shared.kubernetes.kinds import (
     POD,
     STATEFUL_SET,
     Key,
-    Kind,
     Obj,
 )
 from shared.kubernetes.ordinals import ordinal
@@ -373,7 +371,7 @@ async def _read_live(resource: EtcdCluster, seen: Observed, kube: Kube) -> Obser
 async def _read_instance_live(resource: EtcdCluster, seen: Observed, instance: Instance, kube: Kube) -> Instance:
     in_volume = resource.spec.storage.medium == "Volume"
     if seen.lost(instance) and instance.proves_loss:
-        pod = await _live(kube, POD, resource.namespace, instance.name)
+        pod = await kube.find(POD, resource.namespace, instance.name)
         instance = dataclasses.replace(instance, empty=_empty_starts(resource, instance.name, pod))
     if seen.lost(instance) and not instance.proves_loss:
         kind, name = (
@@ -381,11 +379,11 @@ async def _read_instance_live(resource: EtcdCluster, seen: Observed, instance: I
             if in_volume
             else (POD, instance.name)
         )
-        return _with_holder(instance, await _live(kube, kind, resource.namespace, name), in_volume=in_volume)
+        return _with_holder(instance, await kube.find(kind, resource.namespace, name), in_volume=in_volume)
     if in_volume and instance.volume is None and (instance.pod_obj or _may_come(resource, seen, instance)):
         name = names.volume_name(resource, instance.number)
         return _with_holder(
-            instance, await _live(kube, PERSISTENT_VOLUME_CLAIM, resource.namespace, name), in_volume=True
+            instance, await kube.find(PERSISTENT_VOLUME_CLAIM, resource.namespace, name), in_volume=True
         )
     return instance
 
@@ -404,10 +402,3 @@ def _may_come(resource: EtcdCluster, seen: Observed, instance: Instance) -> bool
 def _with_holder(instance: Instance, holder: Obj | None, *, in_volume: bool) -> Instance:
     disk = holder["metadata"]["uid"] if holder else ""
     return dataclasses.replace(instance, disk=disk, volume=holder if in_volume else instance.volume)
-
-
-async def _live(kube: Kube, kind: Kind, namespace: str, name: str) -> Obj | None:
-    try:
-        return await kube.get(kind, namespace, name)
-    except NotFound:
-        return None

@@ -47,12 +47,11 @@ from shared.kubernetes.kinds import (
     POD,
     STATEFUL_SET,
     Key,
-    Kind,
     Obj,
 )
 from shared.kubernetes.ordinals import ordinal
 from shared.kubernetes.pods import Pod
-from shared.kubernetes.secrets import reduce
+from shared.kubernetes.secrets import excess, reduce
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
 from shared.runtime.steady_clock import elapsed
@@ -173,6 +172,8 @@ async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
         message = f"{at}: ConfigMap {name} does not exist. Create it with the key {CONFIG_KEY}, or change the name."
         return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
     text = (found.get("data") or {}).get(CONFIG_KEY)
+    if text is None and (why := excess(found, [CONFIG_KEY])):
+        return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_INVALID, f"{at}: ConfigMap {name}: {why}"))
     if text is None:
         message = f"{at}: ConfigMap {name} has no key {CONFIG_KEY}. Add it, or change the name."
         return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
@@ -221,7 +222,7 @@ async def _unlabelled(resource: RedisCluster, numbers: Sequence[int], kube: Kube
     """Return the claims of instances that the cache lacks: a StatefulSet mounts claims by name, and not by labels."""
     found = await asyncio.gather(
         *(
-            _live(kube, PERSISTENT_VOLUME_CLAIM, resource.namespace, names.volume_name(resource, number))
+            kube.find(PERSISTENT_VOLUME_CLAIM, resource.namespace, names.volume_name(resource, number))
             for number in numbers
         )
     )
@@ -366,13 +367,13 @@ async def _confirm(resource: RedisCluster, seen: Observed, kube: Kube) -> Observ
 
 async def _confirmed(resource: RedisCluster, instance: Instance, kube: Kube) -> Instance:
     if instance.report and not (instance.recorded and instance.recorded.node_id == instance.id):
-        live = await _live(kube, POD, resource.namespace, instance.name)
+        live = await kube.find(POD, resource.namespace, instance.name)
         if not _same(live, instance.pod_obj):
             instance = dataclasses.replace(instance, report=None, error=ELSEWHERE)
     if instance.recorded and instance.recorded.disk and instance.disk != instance.recorded.disk:
         kind = PERSISTENT_VOLUME_CLAIM if resource.has_storage else POD
         name = names.volume_name(resource, instance.number) if resource.has_storage else instance.name
-        return _with_holder(resource, instance, await _live(kube, kind, resource.namespace, name))
+        return _with_holder(resource, instance, await kube.find(kind, resource.namespace, name))
     return instance
 
 
@@ -409,10 +410,3 @@ def _same(live: Obj | None, known: Obj | None) -> bool:
     if live is None or known is None or live["metadata"]["uid"] != known["metadata"]["uid"]:
         return False
     return bool((live.get("status") or {}).get("podIP") == (known.get("status") or {}).get("podIP"))
-
-
-async def _live(kube: Kube, kind: Kind, namespace: str, name: str) -> Obj | None:
-    try:
-        return await kube.get(kind, namespace, name)
-    except NotFound:
-        return None

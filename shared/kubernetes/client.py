@@ -140,13 +140,30 @@ class Kube:
     async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
         return await self._object(Request("GET", kind.path(namespace, name)), kind, name)
 
-    async def version(self, kind: Kind, namespace: str, name: str) -> int:
-        """Return the resourceVersion of an object, without reading its content."""
+    async def find(self, kind: Kind, namespace: str | None, name: str) -> Obj | None:
+        """Return an object; None if it does not exist."""
+        try:
+            return await self.get(kind, namespace, name)
+        except NotFound:
+            return None
+
+    async def metadata(self, kind: Kind, namespace: str | None, name: str) -> Obj:
+        """Return the metadata of an object, with any content; if they are too large, the names and the version.
+
+        The UID is empty then.
+        """
         request = Request("GET", kind.path(namespace, name), accept=METADATA_ONLY)
-        found = await self._send(request)
+        try:
+            found = await self._send(request)
+        except TooLarge:
+            request = Request("GET", kind.path(namespace, name), {"includeObject": "None"}, accept=TABLE)
+            found = await self._send(request)
+            if isinstance(found, dict) and isinstance(found.get("metadata"), dict):  # of the table: with the version
+                found = {"metadata": found["metadata"] | {"name": name, "namespace": namespace, "uid": ""}}
         if not _is_stored(found) or found["metadata"]["name"] != name:
             raise _unexpected(found, f"metadata of {kind.name} {name}", request)
-        return int(found["metadata"]["resourceVersion"])
+        metadata: Obj = found["metadata"]
+        return metadata
 
     async def get_own(self, kind: Kind, namespace: str, name: str, *, is_new: bool = False) -> Obj:  # noqa: ARG002
         """Return an object that the operator itself writes: changes by others may be noticed later than those of `get`.

@@ -17,7 +17,7 @@ from shared.kubernetes.accessors import annotation, status_of
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import ForeignObject
-from shared.kubernetes.secrets import MAX_MADE_CHARACTERS, TOO_LARGE
+from shared.kubernetes.secrets import MAX_KEYS, MAX_MADE_CHARACTERS, TOO_LARGE
 
 RECORD = "secrets"
 """Field of the status with the UID of each Secret that the operator made or adopted, by name."""
@@ -40,7 +40,7 @@ def is_blank(secret: Obj) -> bool:
 def is_proven(resource: Obj, secret: Obj) -> bool:
     """Whether the operator made a Secret for this resource, or a user consented to its use."""
     uid = secret["metadata"].get("uid")
-    consented = {each.strip() for each in annotation(resource, ADOPT).split(",")}
+    consented = {each.strip() for each in annotation(resource, ADOPT).split(",")} - {""}
     return recorded(resource).get(secret["metadata"]["name"]) == uid or uid in consented
 
 
@@ -56,7 +56,8 @@ def usable(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None
         names: names of the Secrets that the operator makes.
 
     Raises:
-        ForeignObject: others have added so much to those that the operator made that they are not read.
+        ForeignObject: others have added so much to those that the operator made that they are not read, or to one of
+            unknown UID, which it may have made.
     """
     usable = {
         name: None if secret is None or (name in names and _is_unproven(resource, secret)) else secret
@@ -65,8 +66,8 @@ def usable(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None
     large = [name for name, secret in usable.items() if secret is not None and secret.get("data") == TOO_LARGE]
     if large:
         raise ForeignObject(
-            f"Secret {', '.join(large)}: the Secrets that the operator made have more than "
-            f"{MAX_MADE_CHARACTERS // 1024} KiB together and are not read. Remove the keys that the operator did not "
+            f"Secret {', '.join(large)}: the Secrets that the operator made have more than {MAX_KEYS:,} keys, or "
+            f"{MAX_MADE_CHARACTERS // 1024} KiB together, and are not read. Remove the keys that the operator did not "
             "write: kubectl edit secret"
         )
     return usable
@@ -86,7 +87,7 @@ _REMOVED = {"": "removed"}
 
 
 def _is_unproven(resource: Obj, secret: Obj) -> bool:
-    if is_blank(secret):
+    if is_blank(secret) or not secret["metadata"].get("uid"):  # unknown
         return False
     if (proven := is_proven(resource, secret)) and secret["data"] == _REMOVED:
         raise Conflict("a Secret was adopted during the reconcile, which has not kept its content")

@@ -50,6 +50,9 @@ TOO_LARGE = {"": "too large"}
 TOO_LONG = "A"
 """Placeholder for a longer value. It cannot be decoded, so that it counts as missing, and `texts` refuses it."""
 
+UNREAD_DATA: Mapping[str, str] = dict.fromkeys(map(str, range(MAX_KEYS + 1)), TOO_LONG)
+"""Data of a Secret or ConfigMap that has too many keys, or is too large to be read (`excess`)."""
+
 
 def used(*uses: tuple[Iterable[str], Iterable[str]]) -> dict[str, set[str]]:
     """Return the keys that are used of each Secret: each use has names of Secrets, and keys."""
@@ -68,7 +71,7 @@ async def find(
     Args:
         provided: the keys that are used of each Secret that others provide. Other content does not stay in memory.
         made: names of the Secrets that the operator makes, which are returned whole, also if others provide them, while
-            they are not too large together (`TOO_LARGE`).
+            they have at most MAX_KEYS keys each, and are not too large together (`TOO_LARGE`).
     """
     turn = asyncio.Semaphore(MAX_CONCURRENT_READS)
     size = 0
@@ -76,13 +79,13 @@ async def find(
     async def read(name: str) -> Obj | None:
         nonlocal size
         async with turn:
-            secret = await _find(kube, namespace, name)
+            secret = await kube.find(SECRET, namespace, name)
             if secret is None:
                 return None
             data: Mapping[str, str] = secret.get("data") or {}
             if name not in made:
                 reduce(secret, _short(data, provided[name]))
-            elif size + (own := sum(map(len, (*data, *data.values())))) > MAX_MADE_CHARACTERS:
+            elif len(data) > MAX_KEYS or size + (own := sum(map(len, (*data, *data.values())))) > MAX_MADE_CHARACTERS:
                 reduce(secret, TOO_LARGE)
             else:
                 size += own
@@ -94,10 +97,21 @@ async def find(
 
 
 def _short(data: Mapping[str, str], keys: Collection[str]) -> dict[str, str]:
-    """Return the values that are used; MAX_KEYS and one stay of more keys, so that they are refused."""
+    """Return the values that are used; of more than MAX_KEYS keys also `UNREAD_DATA`, so that they are refused."""
     most = {key: -(-MAX_BYTES.get(key, MAX_TEXT_BYTES) // 3) * 4 for key in keys}
     found = {key: data[key] if len(data[key]) <= most[key] else TOO_LONG for key in most if data.get(key)}
-    return found | (dict.fromkeys(map(str, range(MAX_KEYS + 1)), "") if len(data) > MAX_KEYS else {})
+    return {**found, **(UNREAD_DATA if len(data) > MAX_KEYS else {})}
+
+
+def excess(obj: Obj | None, keys: Iterable[str]) -> str:
+    """Return why the data of a Secret or ConfigMap is not used, and what to do; empty if it is used.
+
+    Args:
+        keys: the keys that are used.
+    """
+    if len((obj or {}).get("data") or {}) <= MAX_KEYS:
+        return ""
+    return f"more than {MAX_KEYS:,} keys, or too large. Leave only {', '.join(keys)}, and no long annotations."
 
 
 def reduce(obj: Obj, data: Mapping[str, str]) -> None:
@@ -125,13 +139,6 @@ async def find_own(kube: Kube, namespace: str, name: str, *, is_new: bool = Fals
     """
     try:
         return await kube.get_own(SECRET, namespace, name, is_new=is_new)
-    except NotFound:
-        return None
-
-
-async def _find(kube: Kube, namespace: str, name: str) -> Obj | None:
-    try:
-        return await kube.get(SECRET, namespace, name)
     except NotFound:
         return None
 

@@ -49,6 +49,8 @@ MAX_LINE_BYTES = 2 * MAX_PARSED_BYTES
 """Length of a line of a watch above which the rest is dropped. Custom resources, which are named at the end of their
 metadata, have at most 1.5 MiB in etcd."""
 
+_FILLED = "Remove what other clients have added to the object, such as annotations."
+
 _TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
 _STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_SECONDS, sock_read=MAX_SILENCE_SECONDS)
 
@@ -108,7 +110,7 @@ class HttpTransport:
                     found = _decode(text)
                     if answer.status == 200 and text.startswith(b"{") and found.keys() == {"message"}:
                         # too many levels, or bytes that are no text
-                        raise TooLarge(f"the response cannot be parsed ({request})")
+                        raise TooLarge(f"the response cannot be parsed ({request}). {_FILLED}")
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             metrics.REST_REQUESTS.labels(code="<error>", method=method, host=self._address).inc()
             why = str(error) or type(error).__name__
@@ -134,10 +136,11 @@ class HttpTransport:
             size += len(part)
             if size > MAX_PARSED_BYTES:
                 answer.close()
-                raise TooLarge(f"the response has more than {MAX_PARSED_BYTES} bytes ({request})")
+                break
         text = b"".join(parts)
         if (share := parsed_share(text)) > 1:
-            raise TooLarge(f"the response has more than {MAX_PARSED_VALUES} values ({request})")
+            most = f"{MAX_PARSED_VALUES} values or {MAX_PARSED_BYTES} bytes"
+            raise TooLarge(f"the response has more than {most} ({request}). {_FILLED}")
         return text, share
 
     @contextlib.asynccontextmanager

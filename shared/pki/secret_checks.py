@@ -16,12 +16,12 @@ from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
     MAX_BYTES,
-    MAX_KEYS,
     MAX_TEXT_BYTES,
     PASSWORD_KEY,
     PRIVATE_KEY,
     TOO_LONG,
     content_of,
+    excess,
 )
 from shared.pki import certs
 from shared.status.reasons import SECRET_INVALID, SECRET_MISSING, Reason
@@ -68,8 +68,7 @@ def texts(at: str, name: str, secret: Obj | None, *keys: str) -> list[str]:
             f"{at}: Secret {name} does not exist. Create it with {' and '.join(keys)}, or name another Secret.",
         )
     given = secret.get("data") or {}
-    if len(given) > MAX_KEYS:
-        wrong = f"more than {MAX_KEYS:,} keys. Leave only {', '.join(keys)}."
+    if wrong := excess(secret, keys):
         raise UnusableSecret(SECRET_INVALID, f"{at}: Secret {name}: {wrong}")
     if long := [key for key in (*keys, AUTHORITY_KEY) if given.get(key) == TOO_LONG]:
         wrong = f"{long[0]} has more than {MAX_BYTES.get(long[0], MAX_TEXT_BYTES):,} bytes. Shorten it."

@@ -23,9 +23,10 @@ from weakref import WeakValueDictionary
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import METADATA_ONLY, Kube
 from shared.kubernetes.encoding import memory
-from shared.kubernetes.errors import Conflict, KubeError, NotFound
+from shared.kubernetes.errors import Conflict, KubeError, NotFound, TooLarge
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Key, Kind, Obj
 from shared.kubernetes.ownership import require_small
+from shared.kubernetes.secrets import UNREAD_DATA, reduce
 from shared.kubernetes.streams import DELETED, Event
 
 MISSING, UNREAD = 0, -1
@@ -274,7 +275,7 @@ class _NotingKube(Kube):
 
     It reads a few at a time, and those that are not noted, such as volume claims, only as long as they take little
     memory together: other users may create objects of the names that a resource would have. Those of a namespace take
-    turns to read more than a little.
+    turns to read more than a little. Of one that is noted and too large, it returns the UID and `UNREAD_DATA`.
 
     Args:
         uses_copies: whether a copy is returned instead of a read.
@@ -319,7 +320,14 @@ class _NotingKube(Kube):
         is_large = self._size > LARGE_READS_BYTES
         async with self._turn, self._alone if is_large else contextlib.nullcontext():
             require_small(self._size, self._advice)  # others wait for their turn after the one that was too much
-            found = await super().get(kind, namespace, name)
+            try:
+                found = await super().get(kind, namespace, name)
+            except TooLarge:
+                if kind not in self._dependencies.kinds:
+                    raise
+                metadata = await self.metadata(kind, namespace, name)
+                found = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
+                reduce(found, UNREAD_DATA)
             if kind.namespaced and kind not in (*self._dependencies.kinds, POD):  # those do not stay in memory
                 is_much = self._size + memory(found) > LARGE_READS_BYTES
                 if is_much and not self._dependencies.has_turn(self._key):
@@ -397,7 +405,7 @@ async def poll(kube: Kube, kind: Kind, namespace: str | None, dependencies: Sequ
     async def read(of: Dependencies, at: str, name: str) -> None:
         async with limit:
             try:
-                version = await kube.version(kind, at, name)
+                version = int((await kube.metadata(kind, at, name))["resourceVersion"])
             except NotFound:
                 version = MISSING
             except KubeError:

@@ -330,7 +330,7 @@ class Executor:
     async def _patch(self, resource: Obj, action: Patch) -> bool:
         kind, metadata = action.kind, action.obj["metadata"]
         namespace, name, uid = metadata["namespace"], metadata["name"], metadata["uid"]
-        observed = await self._read(kind, namespace, name) or await self._live(kind, namespace, name)
+        observed = await self._read(kind, namespace, name) or await self._kube.find(kind, namespace, name)
         if observed is None or observed["metadata"]["uid"] != uid:
             raise errors.Conflict(f"{kind} {name} (uid {uid}) was deleted")
         ownership.require_part(observed, self._controller.operator, resource)
@@ -529,13 +529,7 @@ class Executor:
         """Return an object from the cache, or live if its kind is not watched."""
         if kind in self._cache.kinds:
             return self._cache.get(kind, namespace, name)
-        return await self._live(kind, namespace, name)
-
-    async def _live(self, kind: Kind, namespace: str, name: str) -> Obj | None:
-        try:
-            return await self._kube.get(kind, namespace, name)
-        except errors.NotFound:
-            return None
+        return await self._kube.find(kind, namespace, name)
 
     async def _refresh(self, kind: Kind, observed: Obj) -> None:
         """Update the cache, so that the next reconcile, which follows at once, reads the current object."""

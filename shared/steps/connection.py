@@ -23,12 +23,13 @@ from shared.kubernetes.secrets import (
     PRIVATE_KEY,
     content_of,
     encoded,
+    excess,
     find_own,
     shorten,
 )
 from shared.runtime.cache import Cache
 from shared.runtime.plan import PASS, Apply, Patch, Step, WriteSecret
-from shared.status.reasons import CONNECTION_SECRET_TAKEN
+from shared.status.reasons import CONNECTION_SECRET_TAKEN, SECRET_INVALID
 from shared.status.verdict import Progress
 
 PROVIDER = "platform.ydzs.io"
@@ -62,6 +63,11 @@ class ConnectionSecret:
     def content(self) -> Mapping[str, str]:
         """Content by key; that of a Secret of another owner too, so check that first (`is_owned`)."""
         return content_of(self.found)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the content, and the owner, are unknown: it has too many keys, or is too large."""
+        return bool(excess(self.found, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +173,8 @@ def keep_connection(
     """
     if seen is None:
         return PASS
+    if is_requested and (why := excess(seen.found, (key for key, text in connection.content.items() if text))):
+        return Step.note(SECRET_INVALID, f"Secret {secret_name(own.name, connection.user)} is not changed: {why}")
     if not is_requested:
         keys = sorted(seen.content.keys() & connection.content.keys())
         return Step.do(_removal(seen.found, keys)) if keys and own.may_delete(seen.found) else PASS
@@ -213,7 +221,7 @@ def written(own: Owner, component: str, connection: Connection, seen: Connection
 
 def status(own: Owner, component: str, connection: Connection, seen: ConnectionSecret | None, reported: Obj) -> Obj:
     """Return the field of the status that names the Secret; the reported one while the Secret is unknown."""
-    if seen is None:
+    if seen is None or seen.is_unread:
         return {"binding": reported["binding"]} if "binding" in reported else {}
     is_usable = bool(seen.content) and is_owned(own, component, seen)
     is_usable &= seen.is_proven or written(own, component, connection, seen) is not None

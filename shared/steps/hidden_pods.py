@@ -12,7 +12,7 @@ from itertools import islice
 
 from shared.kubernetes.accessors import is_terminating, label
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import NotFound
+from shared.kubernetes.errors import NotFound, TooLarge
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.ownership import COMPONENT, INSTANCE, MANAGED_BY, NAME
 
@@ -41,6 +41,8 @@ async def _why_hidden(kube: Kube, namespace: str, name: str, expected: Mapping[s
         pod = await kube.get(POD, namespace, name)
     except NotFound:
         return ""
+    except TooLarge:
+        return f"cannot be read, and is not managed. Remove what others have added to it: kubectl edit pod {name}"
     lost = [f"{key}={value}" for key, value in expected.items() if label(pod, key) != value]
     if not lost or is_terminating(pod):  # it was created since, or will be replaced
         return ""

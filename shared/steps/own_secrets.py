@@ -79,9 +79,10 @@ class OwnSecrets:
 
     @property
     def _present(self) -> list[Obj]:
-        """The Secrets that exist."""
+        """The Secrets that exist, and were read."""
         copies = [self.published, *(published for _, published in self.of_users)]
-        return self._existing(self.names) + [copy.found for copy in copies if copy and copy.found is not None]
+        read = [copy.found for copy in copies if copy and not copy.is_unread]
+        return self._existing(self.names) + [secret for secret in read if secret is not None]
 
     def _existing(self, names: Collection[str]) -> list[Obj]:
         return [secret for name in sorted(names) if (secret := self.found.get(name)) is not None]

@@ -46,7 +46,7 @@ async def problem(kube: Kube, namespace: str, at: str, store: VolumeStore | S3) 
     """
     if isinstance(store, VolumeStore):
         try:
-            await kube.get(PERSISTENT_VOLUME_CLAIM, namespace, store.claim_name)
+            await kube.metadata(PERSISTENT_VOLUME_CLAIM, namespace, store.claim_name)
         except NotFound:
             return SecretProblem(
                 VOLUME_MISSING,

@@ -16,7 +16,15 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.kubernetes.client import APPLY_PATCH, MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Request, Response
+from shared.kubernetes.client import (
+    APPLY_PATCH,
+    MERGE_PATCH,
+    METADATA_ONLY,
+    STRATEGIC_PATCH,
+    TABLE,
+    Request,
+    Response,
+)
 from shared.kubernetes.kinds import DEPLOYMENT, POD, Kind, Obj
 from tests.harness import faults
 from tests.harness.api_server import evictions, garbage_collector, pages
@@ -221,6 +229,11 @@ class ApiServer:
             if target.request.accept == METADATA_ONLY:
                 partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
                 return Response(200, {**partial, "metadata": live["metadata"]})
+            if target.request.accept == TABLE and target.request.query.get("includeObject") == "None":
+                table = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
+                version = {"resourceVersion": live["metadata"]["resourceVersion"]}
+                rows = [{"cells": [live["metadata"]["name"]], "object": None}]
+                return Response(200, {**table, "metadata": version, "rows": rows})
             return Response(200, _scale_of(target, live) if target.subresource == "scale" else live)
         items, metadata = pages.read(self._store, target)
         if target.served.built_in:  # items of typed lists omit apiVersion and kind
