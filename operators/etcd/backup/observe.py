@@ -21,7 +21,7 @@ from shared.api.applied_spec import last_applied
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import NotFound
+from shared.kubernetes.errors import NotFound, TooLarge
 from shared.kubernetes.kinds import POD, STATEFUL_SET, Key, Obj
 from shared.kubernetes.ownership import belongs_to
 from shared.kubernetes.pods import Pod
@@ -173,9 +173,12 @@ async def _source(
     connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, kube: Kube, number: int
 ) -> SnapshotSource | None:
     """Return what a member reports; None if no pod of the cluster runs it."""
+    name = names.member_name(cluster, number)
     try:
-        obj = await kube.get(POD, cluster.namespace, names.member_name(cluster, number))
-    except NotFound:
+        obj = await kube.find(POD, cluster.namespace, name)
+    except TooLarge as error:  # as one that does not answer
+        return SnapshotSource(name, error=str(error))
+    if obj is None:
         return None
     pod = Pod.of(obj)
     if names.member_of(cluster, obj) is None or pod.ended or not pod.address:

@@ -16,7 +16,8 @@ from operators.etcd.client.server import Access, Endpoint
 from operators.etcd.objects import names
 from operators.etcd.operator import backups, clusters
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Obj
+from shared.kubernetes.errors import TooLarge
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Kind, Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Relist
 from shared.status.reasons import Reason
@@ -256,3 +257,31 @@ async def test_only_members_of_the_cluster_are_queried_for_a_snapshot() -> None:
     found = await observer(connect)(backup(), BACKUPS.cache(lambda _: None), api.kube)
     assert given == {"demo-0": "secret", "demo-1": ""}
     assert [source.name for source in found.sources] == ["demo-0", "demo-1"]
+
+
+async def test_pod_that_cannot_be_read_hides_no_other_member() -> None:
+    class Reader(Kube):
+        async def get(self, kind: Kind, namespace: str | None, name: str) -> Obj:
+            if name == "demo-1":
+                raise TooLarge("the response has more than 60000 values")
+            return await super().get(kind, namespace, name)
+
+    api = Cluster()
+    api.with_claim()
+    own = api.has(CLUSTERS.kind, "demo", spec={"size": 2, "version": "3.6.11"})
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "demo", "uid": "s", "controller": True}
+    args = [f"--initial-cluster-token={own['metadata']['uid']}"]
+    container = {"name": "etcd", "image": "etcd", "args": args}
+    labels = names.owner(cluster(), SETTINGS.operator).labels(names.COMPONENT)
+    running = {"phase": "Running", "podIP": "10.0.0.1"}
+    api.has(POD, "demo-0", labels=labels, owner=owner, spec={"containers": [container]}, status=running)
+    kube = Reader(api.server, manager="etcd-operator")
+
+    def connect(_endpoint: Endpoint, _access: Access) -> Any:
+        return FakeMember(status_of(0))
+
+    found = await observer(connect)(backup(), BACKUPS.cache(lambda _: None), kube)
+    assert [(source.name, source.error) for source in found.sources] == [
+        ("demo-0", ""),
+        ("demo-1", "the response has more than 60000 values"),
+    ]
