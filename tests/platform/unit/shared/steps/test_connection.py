@@ -9,7 +9,7 @@ import pytest
 
 from shared.kubernetes.kinds import SECRET, SERVICE, Kind, Obj
 from shared.kubernetes.ownership import Owner
-from shared.kubernetes.secrets import content_of, encoded
+from shared.kubernetes.secrets import MAX_KEYS, content_of, encoded
 from shared.runtime.plan import Patch, Step, WriteSecret
 from shared.steps.connection import (
     Connection,
@@ -104,6 +104,20 @@ def test_secret_of_another_owner_is_reported_and_never_changed(own: Any) -> None
     assert "rename that user in spec.users" in keep(replace(KNOWN, user="app"), found).message
     assert keep(KNOWN, found, is_requested=False) == Step()
     assert status(OWN, "node", KNOWN, ConnectionSecret(found), {}) == {}
+
+
+def test_secret_with_too_many_keys_is_reported_and_never_changed() -> None:
+    """Its content counts as unknown, so that a write in each pass would not end."""
+    found = present()
+    found["data"] |= dict.fromkeys(map(str, range(MAX_KEYS)), "")
+    step = keep(replace(KNOWN, host="moved"), found)
+    assert (step.actions, step.reason, step.progress.value) == ((), "SecretInvalid", "done")
+    assert step.message.startswith(
+        "Secret shop-connection is not changed: more than 1,024 keys, or too large. Leave only"
+    )
+    assert keep(KNOWN, found, is_requested=False) == Step()
+    reported = {"binding": {"name": "shop-connection"}}
+    assert status(OWN, "node", KNOWN, ConnectionSecret(found), reported) == reported
 
 
 def test_secret_of_a_deleted_resource_of_the_same_name_is_awaited() -> None:
