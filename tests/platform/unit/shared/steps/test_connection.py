@@ -107,7 +107,7 @@ def test_secret_of_another_owner_is_reported_and_never_changed(own: Any) -> None
 
 
 def test_secret_with_too_many_keys_is_reported_and_never_changed() -> None:
-    """Its content counts as unknown, so that a write in each pass would not end."""
+    """The content counts as unknown, so that a write in each pass would not end."""
     found = present()
     found["data"] |= dict.fromkeys(map(str, range(MAX_KEYS)), "")
     step = keep(replace(KNOWN, host="moved"), found)
