@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.volume_record import to_record
-from operators.etcd.objects import disruption_budget, names, network_policy, pod, services
+from operators.etcd.objects import names, network_policy, pod, services
 from operators.etcd.objects.names import COMPONENT, CONTAINER
 from operators.etcd.security.secrets import made_secrets
 from operators.etcd.steps.availability import may_stop
@@ -12,8 +13,20 @@ from operators.etcd.steps.backup_schedule import why_unfinished
 from operators.etcd.steps.connection_secret import connection
 from operators.etcd.steps.credentials import lasting_secrets
 from operators.etcd.steps.provisioning import apply_stateful_set, ensure_secrets
+from shared.api.podspec import PodDisruptionBudget
 from shared.steps.database import StoredDatabase
 from shared.steps.hibernation import Hibernation
+
+MIN_MEMBERS_WITH_BUDGET = 3
+"""Members from which on a budget is set by default: two of three are still a quorum. With fewer, every eviction
+interrupts service, and a node must still be drainable.
+"""
+
+
+def _budget(resource: EtcdCluster) -> PodDisruptionBudget | None:
+    default = PodDisruptionBudget() if resource.spec.size >= MIN_MEMBERS_WITH_BUDGET else None
+    return resource.spec.pod_disruption_budget or default
+
 
 DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     component=COMPONENT,
@@ -21,7 +34,8 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     template=pod.TEMPLATE,
     owner=names.owner,
     service=lambda seen, own: services.headless_service(seen.resource, own),
-    budget=disruption_budget.disruption_budget,
+    budget=_budget,
+    evicts_unready=lambda resource: resource.spec.storage.medium == "Volume",
     access=lambda seen, own: network_policy.access(seen.resource, own),
     amounts=lambda seen: seen.resource.spec.container_resources(),
     connects=connection,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operators.memcached.api.resource import validate
 from operators.memcached.facts.assessment import Assessment
-from operators.memcached.objects import disruption_budget, names, network_policy, service
+from operators.memcached.objects import names, network_policy, service
 from operators.memcached.objects.pod import COMPONENT
 from operators.memcached.security.secrets import made_secrets, spare_secrets
 from operators.memcached.steps.connection_secret import connection
@@ -14,7 +14,7 @@ DATABASE: Database[Assessment] = Database(
     component=COMPONENT,
     owner=names.owner,
     service=lambda seen, own: service.service(seen.resource, own, seen.workload.kind),
-    budget=disruption_budget.disruption_budget,
+    budget=lambda resource: resource.spec.pod_disruption_budget,
     access=lambda seen, own: network_policy.access(seen.resource, own, seen.pod_objs),
     connects=connection,
     secrets=made_secrets,

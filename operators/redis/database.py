@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.bus_port import admitted_ports, bus_port
-from operators.redis.objects import disruption_budget, names, network_policy, pod, services
-from operators.redis.objects.names import COMPONENT, CONTAINER
+from operators.redis.objects import names, network_policy, pod, services
+from operators.redis.objects.names import CLIENTS, COMPONENT, CONTAINER, SERVES
 from operators.redis.security.secrets import made_secrets
 from operators.redis.state.volume_record import to_record
 from operators.redis.steps.connection_secret import connection, of_users, spare
 from operators.redis.steps.hibernation import stop_replicas, why_running
 from operators.redis.steps.provisioning import ensure_secrets, ensure_stateful_set
 from operators.redis.steps.rolling_update import permitted
+from shared.api.podspec import PodDisruptionBudget
 from shared.steps.database import StoredDatabase
 from shared.steps.hibernation import Hibernation
 
@@ -21,7 +22,10 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     template=pod.TEMPLATE,
     owner=names.owner,
     service=lambda seen, own: services.headless_service(seen.resource, own, bus_port(seen)),
-    budget=disruption_budget.disruption_budget,
+    budget=lambda resource: resource.spec.pod_disruption_budget or PodDisruptionBudget(),
+    # While a restarted node is not in sync, no other pod is evicted: its primary may have the only copy of the data.
+    counted={SERVES: CLIENTS},
+    evicts_unready=lambda resource: resource.has_storage,
     access=lambda seen, own: network_policy.access(seen.resource, own, admitted_ports(seen)),
     amounts=lambda seen: pod.amounts(permitted(seen).resource),
     connects=connection,

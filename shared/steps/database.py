@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
+from shared.api.podspec import PodDisruptionBudget
 from shared.api.spec import CustomResource
 from shared.kubernetes.accessors import annotation, is_terminating
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, Obj
 from shared.kubernetes.ownership import Owner
 from shared.pki.validity import Validity
 from shared.runtime.plan import PASS, Patch, Step, StepOf, WriteSecret
@@ -99,7 +100,9 @@ class Database(Generic[Seen]):
         component: component label of its objects.
         owner: returns a resource as the owner of its objects, which the operator of a name manages.
         service: returns the Service that has the name of the resource.
-        budget: returns the PodDisruptionBudget of the spec; None for none.
+        budget: returns the limit of evictions; None for none.
+        counted: labels of the pods that the limit counts, in addition to those of all servers.
+        evicts_unready: returns whether servers that are not ready may be evicted beyond the limit.
         access: returns the ports of the servers, and the peers that may connect to them.
         connects: returns what clients need to connect.
         secrets: returns the names of the Secrets that the operator makes, without the connection Secret.
@@ -112,10 +115,12 @@ class Database(Generic[Seen]):
     component: str
     owner: Callable[[Any, str], Owner]
     service: Callable[[Seen, Owner], Obj]
-    budget: Callable[[Any, Owner], Obj | None]
+    budget: Callable[[Any], PodDisruptionBudget | None]
     access: Callable[[Seen, Owner], Access]
     connects: Callable[[Seen], Connection]
     secrets: Callable[[Any], Collection[str]]
+    counted: Mapping[str, str] = field(default_factory=dict)
+    evicts_unready: Callable[[Any], bool] = lambda _: True
     lasting: Callable[[Seen], frozenset[str]] = lambda _: frozenset()
     spare: Callable[[Seen], frozenset[str]] = lambda _: frozenset()
     of_users: Callable[[Seen], Sequence[tuple[Connection, ConnectionSecret]]] = lambda _: ()
@@ -184,7 +189,20 @@ class Database(Generic[Seen]):
     def ensure_disruption_budget(self, seen: Seen) -> Step:
         """Keep the PodDisruptionBudget of the spec, or its default; delete one that the spec disables."""
         own = self.own(seen)
-        return provisioning.keep_disruption_budget(own, self.budget(seen.resource, own), seen.disruption_budget)
+        desired = self.disruption_budget(seen.resource, own)
+        return provisioning.keep_disruption_budget(own, desired, seen.disruption_budget)
+
+    def disruption_budget(self, resource: CustomResource[Any], own: Owner) -> Obj | None:
+        """Return the PodDisruptionBudget of the servers; None without one.
+
+        A pod that is not ready serves no client and may be evicted, but not if data that must last is deleted with it.
+        """
+        limit = self.budget(resource)
+        if limit is None:
+            return None
+        spec = limit.disruption_budget({**own.selector(self.component), **self.counted})
+        spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow" if self.evicts_unready(resource) else "IfHealthyBudget"
+        return own.object(DISRUPTION_BUDGET, own.name, component=self.component, spec=spec)
 
     def ensure_network_policy(self, seen: Seen) -> Step:
         """Keep the NetworkPolicy of the servers, or delete it if the spec disables it."""

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.spec import MAX_SIZE
-from operators.etcd.objects import disruption_budget, names
+from operators.etcd.database import DATABASE
+from operators.etcd.objects import names
 from operators.etcd.objects import stateful_set as builder
 from operators.etcd.state import observed
 from operators.etcd.state.observed import Instance
@@ -79,7 +80,7 @@ def test_endpoint_has_the_pods_address_and_the_members_name() -> None:
 )
 def test_disruption_budget_allows_one_member_where_a_quorum_remains(size: int, spec: Obj, allowed: Obj | None) -> None:
     resource = cluster(size, **spec)
-    budget = disruption_budget.disruption_budget(resource, names.owner(resource, SETTINGS.operator))
+    budget = DATABASE.disruption_budget(resource, names.owner(resource, SETTINGS.operator))
     found = {key: value for key, value in (budget or {"spec": {}})["spec"].items() if "vailable" in key}
     assert (found or None) == allowed
 
@@ -87,7 +88,7 @@ def test_disruption_budget_allows_one_member_where_a_quorum_remains(size: int, s
 def test_unready_member_may_be_evicted_unless_its_data_is_in_memory() -> None:
     def policy(**spec: Any) -> str:
         resource = cluster(**spec)
-        budget = disruption_budget.disruption_budget(resource, names.owner(resource, SETTINGS.operator))
+        budget = DATABASE.disruption_budget(resource, names.owner(resource, SETTINGS.operator))
         assert budget is not None
         return str(budget["spec"]["unhealthyPodEvictionPolicy"])
 

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from operators.memcached.api.resource import Memcached
-from operators.memcached.objects import autoscaler, deployment, disruption_budget, service, stateful_set
+from operators.memcached.database import DATABASE
+from operators.memcached.objects import autoscaler, deployment, service, stateful_set
 from operators.memcached.objects import pod as template
 from operators.memcached.objects.names import Mounts, owner
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
@@ -168,7 +169,7 @@ def desired(world: World, kind: Kind, spec: Obj) -> Obj:
     )
     made = {
         SERVICE: service.service(resource, own, DEPLOYMENT),
-        DISRUPTION_BUDGET: disruption_budget.disruption_budget(resource, own),
+        DISRUPTION_BUDGET: DATABASE.disruption_budget(resource, own),
         AUTOSCALER: autoscaler.autoscaler(resource, own),
     }
     build = stateful_set.stateful_set if kind == STATEFUL_SET else deployment.deployment

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from operators.redis.objects import disruption_budget, names, services
+from operators.redis.database import DATABASE
+from operators.redis.objects import names, services
 from operators.redis.objects import stateful_set as builder
 from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.state.instance import Instance, endpoint
@@ -41,7 +42,8 @@ def test_client_service_selects_only_serving_nodes() -> None:
 def test_disruption_budget_counts_only_serving_nodes() -> None:
     for spec in ({}, {"podDisruptionBudget": {"minAvailable": 4}}):
         resource = wished(**spec)
-        built = disruption_budget.disruption_budget(resource, names.owner(resource, "op"))
+        built = DATABASE.disruption_budget(resource, names.owner(resource, "op"))
+        assert built is not None
         assert built["spec"]["selector"]["matchLabels"][SERVES] == CLIENTS
 
 
@@ -49,7 +51,9 @@ def test_unready_node_without_volume_may_not_be_drained() -> None:
     given: tuple[tuple[Obj, str], ...] = (({"storage": {}}, "AlwaysAllow"), ({}, "IfHealthyBudget"))
     for storage, policy in given:
         resource = wished(**storage)
-        spec = disruption_budget.disruption_budget(resource, names.owner(resource, "op"))["spec"]
+        built = DATABASE.disruption_budget(resource, names.owner(resource, "op"))
+        assert built is not None
+        spec = built["spec"]
         assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (1, policy)
 
 
