@@ -5,8 +5,8 @@ from __future__ import annotations
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.volume_record import to_record
-from operators.etcd.objects import names, network_policy, pod, services
-from operators.etcd.objects.names import COMPONENT, CONTAINER
+from operators.etcd.objects import names, pod, services
+from operators.etcd.objects.names import BACKUP, CLIENT_PORT, COMPONENT, CONTAINER, METRICS_PORT, PEER_PORT
 from operators.etcd.security.secrets import made_secrets
 from operators.etcd.steps.availability import may_stop
 from operators.etcd.steps.backup_schedule import why_unfinished
@@ -14,8 +14,10 @@ from operators.etcd.steps.connection_secret import connection
 from operators.etcd.steps.credentials import lasting_secrets
 from operators.etcd.steps.provisioning import apply_stateful_set, ensure_secrets
 from shared.api.podspec import PodDisruptionBudget
+from shared.kubernetes.ownership import MANAGED_BY, NAME
 from shared.steps.database import StoredDatabase
 from shared.steps.hibernation import Hibernation
+from shared.steps.network_policy import Access
 
 MIN_MEMBERS_WITH_BUDGET = 3
 """Members from which on a budget is set by default: two of three are still a quorum. With fewer, every eviction
@@ -36,7 +38,15 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     service=lambda seen, own: services.headless_service(seen.resource, own),
     budget=_budget,
     evicts_unready=lambda resource: resource.spec.storage.medium == "Volume",
-    access=lambda seen, own: network_policy.access(seen.resource, own),
+    access=lambda seen, own: Access(
+        own,
+        COMPONENT,
+        seen.resource.spec.network,
+        clients=(CLIENT_PORT, *seen.resource.spec.extra_ports),
+        metrics=(METRICS_PORT,),
+        peers=(PEER_PORT,),
+        helpers=({"podSelector": {"matchLabels": {NAME: BACKUP, MANAGED_BY: own.operator}}},),  # they take snapshots
+    ),
     amounts=lambda seen: seen.resource.spec.container_resources(),
     connects=connection,
     secrets=made_secrets,

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from operators.memcached.api.resource import validate
 from operators.memcached.facts.assessment import Assessment
-from operators.memcached.objects import names, network_policy, service
-from operators.memcached.objects.pod import COMPONENT
+from operators.memcached.objects import names, service
+from operators.memcached.objects.pod import COMPONENT, server_port, sidecar_port
 from operators.memcached.security.secrets import made_secrets, spare_secrets
 from operators.memcached.steps.connection_secret import connection
+from shared.kubernetes.ownership import Owner
 from shared.steps.database import Database
+from shared.steps.network_policy import Access
+
+
+def _access(seen: Assessment, own: Owner) -> Access:
+    """Return the access to the ports of the spec, and to those of pods that a change has yet to replace."""
+    spec = seen.resource.spec
+    metrics = (spec.sidecar_port,) if spec.metrics_port is not None or spec.auth is not None else ()
+    return Access(
+        own,
+        COMPONENT,
+        spec.network,
+        clients=_with((spec.container_port, *spec.extra_ports), map(server_port, seen.pod_objs)),
+        metrics=_with(metrics, map(sidecar_port, seen.pod_objs)),
+    )
+
+
+def _with(ports: tuple[int, ...], former: Iterable[int | None]) -> tuple[int, ...]:
+    return (*ports, *sorted({port for port in former if port} - {*ports}))
+
 
 DATABASE: Database[Assessment] = Database(
     component=COMPONENT,
     owner=names.owner,
     service=lambda seen, own: service.service(seen.resource, own, seen.workload.kind),
     budget=lambda resource: resource.spec.pod_disruption_budget,
-    access=lambda seen, own: network_policy.access(seen.resource, own, seen.pod_objs),
+    access=_access,
     connects=connection,
     secrets=made_secrets,
     spare=lambda seen: spare_secrets(seen.resource) - seen.mounted if seen.settings.write_secrets else frozenset(),

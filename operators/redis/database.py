@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from operators.redis.client.server import PORT
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.bus_port import admitted_ports, bus_port
-from operators.redis.objects import names, network_policy, pod, services
-from operators.redis.objects.names import CLIENTS, COMPONENT, CONTAINER, SERVES
+from operators.redis.objects import names, pod, services
+from operators.redis.objects.names import CLIENTS, COMPONENT, CONTAINER, METRICS_PORT, SERVES
 from operators.redis.security.secrets import made_secrets
 from operators.redis.state.volume_record import to_record
 from operators.redis.steps.connection_secret import connection, of_users, spare
@@ -15,6 +16,7 @@ from operators.redis.steps.rolling_update import permitted
 from shared.api.podspec import PodDisruptionBudget
 from shared.steps.database import StoredDatabase
 from shared.steps.hibernation import Hibernation
+from shared.steps.network_policy import Access
 
 DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     component=COMPONENT,
@@ -26,7 +28,15 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     # While a restarted node is not in sync, no other pod is evicted: its primary may have the only copy of the data.
     counted={SERVES: CLIENTS},
     evicts_unready=lambda resource: resource.has_storage,
-    access=lambda seen, own: network_policy.access(seen.resource, own, admitted_ports(seen)),
+    access=lambda seen, own: Access(
+        own,
+        COMPONENT,
+        seen.resource.spec.network,
+        clients=(PORT, *seen.resource.spec.extra_ports),
+        metrics=(METRICS_PORT,) if seen.resource.spec.exporter_image else (),
+        # Without TLS the bus has no authentication: any client that reaches it can become a member.
+        peers=admitted_ports(seen),
+    ),
     amounts=lambda seen: pod.amounts(permitted(seen).resource),
     connects=connection,
     secrets=made_secrets,

@@ -9,7 +9,7 @@ import pytest
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.database import DATABASE
-from operators.redis.objects import names, network_policy
+from operators.redis.objects import names
 from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.state.instance import Instance
@@ -321,7 +321,7 @@ def test_cluster_with_password_and_tls_has_both_when_it_starts() -> None:
 
 def policy(name: str, **labels: str) -> Obj:
     resource = wished()
-    made = network_policy.access(resource, names.owner(resource, SETTINGS.operator), (16379,)).policy(())
+    made = DATABASE.access(assess(resource, Observed()), names.owner(resource, SETTINGS.operator)).policy(())
     made["metadata"] |= {"name": name, "uid": f"uid-{name}", "labels": made["metadata"]["labels"] | labels}
     return made
 
