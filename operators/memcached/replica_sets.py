@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from shared.kubernetes import ownership
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import REPLICA_SET, Obj
 
 TEMPLATE_HASH = "pod-template-hash"
@@ -65,8 +64,5 @@ def _replica_set_of(pod: Obj, deployment: str) -> Obj | None:
 
 
 async def _is_own(kube: Kube, namespace: str, deployment: str, name: str, uid: str) -> bool:
-    try:
-        found = await kube.get(REPLICA_SET, namespace, name)
-    except NotFound:
-        return False
-    return bool(found["metadata"]["uid"] == uid) and ownership.belongs_to(found, deployment, {})
+    found = await kube.find(REPLICA_SET, namespace, name)
+    return found is not None and bool(found["metadata"]["uid"] == uid) and ownership.belongs_to(found, deployment, {})

@@ -38,7 +38,6 @@ from operators.redis.zones import Zones
 from shared.kubernetes import ordinals, ownership
 from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
@@ -166,9 +165,8 @@ async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
     if not name:
         return ConfigTemplate()
     at = "spec.pod[0].configmap"
-    try:
-        found = await kube.get(CONFIG_MAP, resource.namespace, name)
-    except NotFound:
+    found = await kube.find(CONFIG_MAP, resource.namespace, name)
+    if found is None:
         message = f"{at}: ConfigMap {name} does not exist. Create it with the key {CONFIG_KEY}, or change the name."
         return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_MISSING, message))
     text = (found.get("data") or {}).get(CONFIG_KEY)

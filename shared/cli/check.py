@@ -17,7 +17,7 @@ from typing import TypeVar
 from shared.kubernetes import accessors
 from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import load_configuration
-from shared.kubernetes.errors import AlreadyExists, KubeError, NotFound, Unavailable
+from shared.kubernetes.errors import AlreadyExists, KubeError, Unavailable
 from shared.kubernetes.kinds import Kind, Obj
 from shared.kubernetes.transport import HttpTransport
 from shared.observability import logs
@@ -92,9 +92,8 @@ class Check:
 
     async def _clear(self, kube: Kube, namespace: str, name: str) -> None:
         """Delete the resource of an earlier check that was killed."""
-        try:
-            left = await kube.get(self.kind, namespace, name)
-        except NotFound:
+        left = await kube.find(self.kind, namespace, name)
+        if left is None:
             return
         if not LABEL.items() <= (left["metadata"].get("labels") or {}).items():
             raise Failed(

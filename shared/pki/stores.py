@@ -21,7 +21,6 @@ from datetime import datetime
 from typing import Protocol
 
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY, content_of, encoded
 from shared.pki import certs
@@ -96,9 +95,8 @@ class SharedSecret:
         return f"Secret {self._namespace}/{self._name}"
 
     async def read(self) -> Mapping[str, str]:
-        try:
-            secret = await self._kube.get(SECRET, self._namespace, self._name)
-        except NotFound:
+        secret = await self._kube.find(SECRET, self._namespace, self._name)
+        if secret is None:
             self._version = ""
             return {}
         metadata = secret["metadata"]

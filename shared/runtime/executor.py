@@ -211,11 +211,10 @@ class Executor:
         depend on what the status records. Nor has what clients read: they would use a password of a former spec.
         """
         kind, metadata = self._controller.kind, resource["metadata"]
-        try:
-            live = await self._kube.get(kind, metadata["namespace"], metadata["name"])
-        except errors.NotFound:
+        live = await self._kube.find(kind, metadata["namespace"], metadata["name"])
+        if live is None:
             self._cache.drop(kind, resource)
-            raise errors.Conflict(f"{kind} {metadata['name']} was deleted") from None
+            raise errors.Conflict(f"{kind} {metadata['name']} was deleted")
         if _planned_state(live) != _planned_state(resource):
             self._cache.put(kind, live)  # the next reconcile, which follows at once, reads it
             raise errors.Conflict(f"{kind} {metadata['name']} has changed since it was observed")

@@ -31,7 +31,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from shared.kubernetes.client import Kube, Request, Response, Transport
-from shared.kubernetes.errors import Conflict, KubeError, NotFound, Unavailable
+from shared.kubernetes.errors import Conflict, KubeError, Unavailable
 from shared.kubernetes.kinds import LEASE, Obj
 from shared.observability import metrics
 from shared.runtime.supervisor import MustEnd
@@ -378,9 +378,8 @@ class Leadership:
         return claim(self._observation, self._successor, reserved, now)
 
     async def _observe(self) -> None:
-        try:
-            lease = await self._kube.get(LEASE, self._namespace, self._name)
-        except NotFound:
+        lease = await self._kube.find(LEASE, self._namespace, self._name)
+        if lease is None:
             self._observation = None
             return
         before, now = self._observation, self._clock()

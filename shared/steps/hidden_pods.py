@@ -12,7 +12,7 @@ from itertools import islice
 
 from shared.kubernetes.accessors import is_terminating, label
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import NotFound, TooLarge
+from shared.kubernetes.errors import TooLarge
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.ownership import COMPONENT, INSTANCE, MANAGED_BY, NAME
 
@@ -38,13 +38,11 @@ async def find_hidden(kube: Kube, stateful_set: Obj | None, present: Collection[
 
 async def _why_hidden(kube: Kube, namespace: str, name: str, expected: Mapping[str, str]) -> str:
     try:
-        pod = await kube.get(POD, namespace, name)
-    except NotFound:
-        return ""
+        pod = await kube.find(POD, namespace, name)
     except TooLarge:
         return f"cannot be read, and is not managed. Remove what others have added to it: kubectl edit pod {name}"
     lost = [f"{key}={value}" for key, value in expected.items() if label(pod, key) != value]
-    if not lost or is_terminating(pod):  # it was created since, or will be replaced
+    if pod is None or not lost or is_terminating(pod):  # it was created since, or will be replaced
         return ""
     return (
         f"lacks the label {' and '.join(lost)}, and is not managed. Run kubectl label pod {name} {' '.join(lost)} "

@@ -8,7 +8,6 @@ import pytest
 
 from operators.memcached.replica_sets import ReplicaSets
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import Kind, Obj
 
 FORMER, NEW = "former", "new"
@@ -21,11 +20,11 @@ class Found:
         self.templates = set(templates)
         self.reads = 0
 
-    async def get(self, _kind: Kind, _namespace: str, name: str) -> Obj:
+    async def find(self, _kind: Kind, _namespace: str, name: str) -> Obj | None:
         self.reads += 1
         template = name.removeprefix("cache-")
         if template not in self.templates:
-            raise NotFound(f"{name} does not exist")
+            return None
         owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "cache", "uid": "u-1", "controller": True}
         return {"metadata": {"name": name, "uid": f"uid-{template}", "ownerReferences": [owner]}}
 
