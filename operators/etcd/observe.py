@@ -46,7 +46,7 @@ from shared.runtime.cache import Cache
 from shared.status.phases import CREATING, RESTORING
 from shared.steps import connection
 from shared.steps.adoption_observer import adopted_volumes, is_adopting
-from shared.steps.hidden_pods import find_hidden
+from shared.steps.hidden_pods import with_hidden
 from shared.steps.network_policy import network_policy_name
 
 Observe = Callable[[EtcdCluster, Cache, Kube], Awaitable[Observed]]
@@ -91,22 +91,10 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
     volumes = {number: volume for volume in claims if (number := _volume_number(resource, volume)) is not None}
     numbers = ordinals.to_observe(_expected(resource, seen), {*members, *volumes}, MAX_SIZE)
     instances = tuple(_instance(resource, number, members.get(number), volumes.get(number)) for number in numbers)
-    instances = await _with_hidden(resource, seen, instances, kube)
+    if resource.phase not in ("", CREATING, RESTORING):  # pods of a new cluster do not exist yet, and are not read
+        instances = await with_hidden(kube, seen.stateful_set, instances)
     seen = dataclasses.replace(seen, instances=instances, job_pods=job_pods, stray_pods=stray_pods)
     return await _read_live(resource, await _query(connect, resource, seen, kube), kube)
-
-
-async def _with_hidden(
-    resource: EtcdCluster, seen: Observed, instances: Sequence[Instance], kube: Kube
-) -> tuple[Instance, ...]:
-    """Return the instances with the reason why the operator does not see an existing pod.
-
-    Pods of a new cluster do not exist yet, and are not read.
-    """
-    if resource.phase in ("", CREATING, RESTORING):
-        return tuple(instances)
-    hidden = await find_hidden(kube, seen.stateful_set, {each.name for each in instances if each.pod_obj})
-    return tuple(dataclasses.replace(each, hidden=hidden.get(each.name, "")) for each in instances)
 
 
 async def _query(connect: Connect, resource: EtcdCluster, before: Observed, kube: Kube) -> Observed:

@@ -58,7 +58,7 @@ from shared.status.phases import CREATING
 from shared.steps import connection
 from shared.steps.adoption import Adoptable
 from shared.steps.adoption_observer import adopted_volumes, is_adopting
-from shared.steps.hidden_pods import find_hidden
+from shared.steps.hidden_pods import with_hidden
 from shared.steps.network_policy import network_policy_name
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,8 @@ async def _observe(
         _instance(resource, number, pods.get(number), volumes.get(number), nodes.get(number), deleted)
         for number in numbers
     )
-    instances = await _with_hidden(resource, seen, instances, kube)
+    if resource.phase not in ("", CREATING):  # pods of a new cluster do not exist yet, and are not read
+        instances = await with_hidden(kube, seen.stateful_set, instances)
     seen = dataclasses.replace(seen, instances=await _in_zones(zones, instances, kube), restored=restored)
     seen = await _confirm(resource, await _inspect_all(connect, resource, seen), kube)
     if log.isEnabledFor(logging.DEBUG) and (conflicts := seen.view.settled):
@@ -180,19 +181,6 @@ async def _config(resource: RedisCluster, kube: Kube) -> ConfigTemplate:
         message = f"{at}: ConfigMap {name}: {CONFIG_KEY} {why}. Shorten it."
         return ConfigTemplate(problem=SecretProblem(CONFIG_MAP_INVALID, message))
     return ConfigTemplate(text)
-
-
-async def _with_hidden(
-    resource: RedisCluster, seen: Observed, instances: Sequence[Instance], kube: Kube
-) -> tuple[Instance, ...]:
-    """Return the instances with the reason why the operator does not see an existing pod.
-
-    Pods of a new cluster do not exist yet, and are not read.
-    """
-    if resource.phase in ("", CREATING):
-        return tuple(instances)
-    hidden = await find_hidden(kube, seen.stateful_set, {each.name for each in instances if each.pod_obj})
-    return tuple(dataclasses.replace(each, hidden=hidden.get(each.name, "")) for each in instances)
 
 
 async def _in_zones(zones: Zones, instances: Sequence[Instance], kube: Kube) -> tuple[Instance, ...]:

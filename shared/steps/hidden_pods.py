@@ -7,27 +7,34 @@ give it the clients of the database. So a user restores the label; the StatefulS
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
+from typing import TypeVar
 
 from shared.kubernetes.accessors import is_terminating, label
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import TooLarge
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.ownership import COMPONENT, INSTANCE, MANAGED_BY, NAME
+from shared.steps.instance import Instance
 
 MAX_READS = 3
 """Number of missing pods that a reconcile reads by name."""
 
+InstanceT = TypeVar("InstanceT", bound=Instance)
 
-async def find_hidden(kube: Kube, stateful_set: Obj | None, present: Collection[str]) -> dict[str, str]:
-    """Return, by name, why pods that should exist are not seen, as a predicate without a period.
 
-    Args:
-        present: names of the pods that the operator sees.
-    """
+async def with_hidden(kube: Kube, stateful_set: Obj | None, instances: Sequence[InstanceT]) -> tuple[InstanceT, ...]:
+    """Return the instances with the reason why the operator does not see an existing pod."""
     if stateful_set is None:
-        return {}
+        return tuple(instances)
+    hidden = await _hidden(kube, stateful_set, {each.name for each in instances if each.pod_obj})
+    return tuple(replace(each, hidden=hidden.get(each.name, "")) for each in instances)
+
+
+async def _hidden(kube: Kube, stateful_set: Obj, present: Collection[str]) -> dict[str, str]:
+    """Return, by name, why pods that should exist are not among the present ones, as `Instance.hidden`."""
     metadata = stateful_set["metadata"]
     labels = {key: label(stateful_set, key) for key in (NAME, INSTANCE, COMPONENT, MANAGED_BY)}
     names = (f"{metadata['name']}-{number}" for number in range(stateful_set["spec"]["replicas"]))

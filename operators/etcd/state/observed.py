@@ -19,8 +19,8 @@ from operators.etcd.state.empty_directory import EmptyStarts
 from shared.api.catalogue import Bug
 from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.pods import Pod, container_status
 from shared.steps.connection import ConnectionSecret
+from shared.steps.instance import Instance as PodInstance
 
 MAX_LAG_ENTRIES = 5000
 """Entries of Raft's log that a healthy member may lag behind: above it, etcd itself rejects requests.
@@ -30,40 +30,27 @@ Source: maxGapBetweenApplyAndCommitIndex in server/etcdserver/v3_server.go.
 
 
 @dataclass(frozen=True)
-class Instance:
-    """A number of the StatefulSet: a pod, its volume, and the member that runs there.
+class Instance(PodInstance):
+    """A number of the StatefulSet: a pod, its volume, and the member that runs there, which has the name of the pod.
 
     Attributes:
-        number: ordinal in the StatefulSet; pod and member are named CLUSTER-NUMBER.
-        pod: running pod; None without one (terminated pods count as none).
-        pod_obj: the pod as an object of the API server, also after it terminated.
-        volume: PersistentVolumeClaim; None without one, and with storage.medium Memory.
         member: member in etcd's list (`number_of_member`); None without a member or a list.
         status: status that the member reported; None if it did not answer.
-        error: reason why it did not answer; empty if it did, or was not queried.
         progress: progress of its data, from its metrics; read only if it does not answer, and either it is a learner or
             no list of members is known.
-        disk: UID of the current volume, or with storage.medium Memory of the pod; empty without one.
         recorded: volume that the status records for this member (by id), or without a member, for the former one; empty
             if none.
-        hidden: why the operator does not see an existing pod, as a predicate; empty if it sees it.
         empty: the last starts in a row, if etcd exited because its data directory was empty ("couldn't find local
             name"); None otherwise.
     """
 
-    number: int
-    name: str
-    pod: Pod | None = None
-    pod_obj: Obj | None = None
-    volume: Obj | None = None
+    container = CONTAINER
+
     member: Member | None = None
     status: EndpointStatus | None = None
-    error: str = ""
     progress: RaftProgress | None = None
-    disk: str = ""
     recorded: str = ""
     empty: EmptyStarts | None = None
-    hidden: str = ""
 
     @property
     def proves_loss(self) -> bool:
@@ -71,20 +58,9 @@ class Instance:
         return self.empty is not None and self.empty.prove_loss
 
     @property
-    def ready(self) -> bool:
-        """Whether the kubelet reports the pod as ready, which needs no connection from the operator."""
-        return self.pod is not None and self.pod.ready
-
-    @property
     def is_out_of_reach(self) -> bool:
         """Whether only the operator cannot reach the member, as far as the kubelet reports."""
         return self.ready and self.status is None
-
-    @property
-    def runs(self) -> bool:
-        """Whether etcd's process runs, as last reported by the kubelet; it may be unreachable nevertheless."""
-        container = container_status(self.pod_obj, CONTAINER)
-        return self.ready or "running" in (container.get("state") or {})
 
     def bug(self, hazard: Hazard) -> Bug | None:
         """Return the bug that makes a step unsafe with the version that the member reports; None without one."""

@@ -13,49 +13,33 @@ from operators.redis.client.server import Endpoint
 from operators.redis.objects.names import CONTAINER, host
 from operators.redis.slots.placement import Location
 from shared.kubernetes.accessors import is_terminating
-from shared.kubernetes.kinds import Obj
-from shared.kubernetes.pods import Pod, container_status
+from shared.steps.instance import Instance as PodInstance
 
 LINGER = timedelta(seconds=5)
 """Time that a node without slots keeps running after its last slot moved, so that clients still get MOVED redirects."""
 
 
 @dataclass(frozen=True)
-class Instance:
+class Instance(PodInstance):
     """One instance of the cluster, by its number: a pod, its volume, and its node.
 
+    If all pods share a volume (spec.pod[0].volumes), `disk` is the name of its claim or of the Kubernetes node.
+
     Attributes:
-        number: ordinal of the StatefulSet; the pod is named CLUSTER-NUMBER.
-        name: name of the pod.
-        pod: running or starting pod; None if there is none.
-        pod_obj: pod as in the API server, also one that has ended.
-        volume: PersistentVolumeClaim; None if there is none, and without spec.storage.
-            report: report of the server; None if it is unreachable, or if another node answers at the pod's former
-            address.
-        error: why the server is unreachable; empty if it is reachable or was not inspected.
-        hidden: why the operator does not see an existing pod, as a predicate; empty if it sees it.
+        report: report of the server; None if it is unreachable, or if another node answers at the pod's former address.
         denied: whether the server rejected all passwords of the operator.
         distrusts: whether the server and the operator do not know the certificate authority of each other.
-            disk: UID of the volume, or without spec.storage of the pod; if all pods share a volume
-            (spec.pod[0].volumes), name
-            of the claim or of the Kubernetes node. Empty if there is none.
         recorded: node that the status records for this instance; None if it records none.
         deleted_seconds: time since this process of the operator first observed that the pod is deleted; None if it is
             not. The time of the deletion itself is that of another clock.
         zone: zone of the Kubernetes node that the pod runs on; empty if it has none, None if it could not be read.
     """
 
-    number: int
-    name: str
-    pod: Pod | None = None
-    pod_obj: Obj | None = None
-    volume: Obj | None = None
+    container = CONTAINER
+
     report: NodeReport | None = None
-    error: str = ""
-    hidden: str = ""
     denied: bool = False
     distrusts: bool = False
-    disk: str = ""
     recorded: RecordedNode | None = None
     deleted_seconds: float | None = None
     zone: str | None = ""
@@ -66,19 +50,9 @@ class Instance:
         return self.report.id if self.report else ""
 
     @property
-    def ready(self) -> bool:
-        """Whether the kubelet reports the pod as ready, which needs no connection from the operator to the pod."""
-        return self.pod is not None and self.pod.ready
-
-    @property
     def is_out_of_reach(self) -> bool:
         """Whether only the operator cannot reach the node, as far as the kubelet reports."""
         return self.ready and self.report is None
-
-    @property
-    def runs(self) -> bool:
-        """Whether the kubelet reports the server's process as running; it may be unreachable all the same."""
-        return self.ready or "running" in (container_status(self.pod_obj, CONTAINER).get("state") or {})
 
     def is_draining(self, now: datetime) -> bool:
         """Return whether clients may still use an old slot map, although the node no longer owns slots."""
