@@ -9,7 +9,7 @@ from shared.kubernetes.accessors import label
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.objects import claim_template
 from shared.kubernetes.ownership import Owner
-from shared.steps.provisioning import template_attributes_class
+from shared.steps.provisioning import template_attributes_class, template_size
 
 
 def stateful_set(
@@ -40,11 +40,12 @@ def stateful_set(
             "whenDeleted": "Retain" if keep else "Delete",
             "whenScaled": "Retain",
         }
-        size, uid = (None, None) if existing is None else template_claim(existing)
-        labels = own.labels(COMPONENT) | {CLUSTER_UID: uid or resource.uid} | ({ORIGIN: origin} if origin else {})
-        requested = storage.volume_attributes_class_name
-        attributes_class = requested if existing is None else template_attributes_class(existing)
-        claim = claim_template(DATA, labels, size or storage.size, storage.storage_class_name, attributes_class)
+        size, uid, attributes_class = storage.size, resource.uid, storage.volume_attributes_class_name
+        if existing is not None:
+            size, uid = template_size(existing) or size, template_label(existing, CLUSTER_UID) or uid
+            attributes_class = template_attributes_class(existing)
+        labels = own.labels(COMPONENT) | {CLUSTER_UID: uid} | ({ORIGIN: origin} if origin else {})
+        claim = claim_template(DATA, labels, size, storage.storage_class_name, attributes_class)
         spec["volumeClaimTemplates"] = [claim]
     made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
     made["metadata"]["labels"][CLUSTER_UID] = resource.uid
@@ -52,16 +53,6 @@ def stateful_set(
     return made
 
 
-def template_claim(stateful_set: Obj) -> tuple[int | str | None, str | None]:
-    """Return the size of new volumes of a StatefulSet, and the UID in their labels; None without a volume claim
-    template.
-    """
-    for claim in stateful_set["spec"].get("volumeClaimTemplates") or ():
-        size: int | str = claim["spec"]["resources"]["requests"]["storage"]
-        return size, (claim["metadata"].get("labels") or {}).get(CLUSTER_UID)
-    return None, None
-
-
-def template_origin(stateful_set: Obj) -> str:
-    """Return the UID of the resource that created the volumes of a StatefulSet; empty if it is not recorded."""
-    return next((label(claim, ORIGIN) for claim in stateful_set["spec"].get("volumeClaimTemplates") or ()), "")
+def template_label(stateful_set: Obj, name: str) -> str:
+    """Return the value of a label that new volumes of a StatefulSet have; empty if they do not have it."""
+    return next((label(claim, name) for claim in stateful_set["spec"].get("volumeClaimTemplates") or ()), "")

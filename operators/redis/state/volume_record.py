@@ -21,7 +21,7 @@ from operators.redis.objects.names import (
     PRIMARY,
     VERSION,
 )
-from operators.redis.objects.stateful_set import template_origin
+from operators.redis.objects.stateful_set import template_label
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from shared.kubernetes.accessors import annotation, label
@@ -107,7 +107,7 @@ def origin(resource: RedisCluster, seen: Observed) -> str:
     if not resource.has_storage:
         return ""
     if seen.stateful_set is not None:
-        return template_origin(seen.stateful_set)
+        return template_label(seen.stateful_set, ORIGIN)
     claims = [instance.volume for instance in seen.instances if instance.volume]
     if not claims or not (resource.formed or resource.adopted_from):
         return resource.uid
