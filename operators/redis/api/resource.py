@@ -166,8 +166,8 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
         return tuple(Move(move["from"], move["to"], Slots.parse(move["slots"])) for move in found)
 
     @property
-    def recorded_moves(self) -> tuple[RecordedMove, ...] | None:
-        """Return the slot moves that the status records; None if an earlier operator wrote it, or it was lost."""
+    def recorded_moves(self) -> tuple[RecordedMove, ...]:
+        """Return the slot moves that the status records."""
         return recorded_moves(self.reported)
 
     @cached_property

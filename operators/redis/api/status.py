@@ -456,10 +456,8 @@ def engine_of(status: Obj) -> Engine | None:
         return None
 
 
-def recorded_moves(status: Obj) -> tuple[RecordedMove, ...] | None:
-    """Return the slot moves that a status records; None if it was written before moves were recorded, or was lost."""
-    if "moves" not in status:
-        return None
+def recorded_moves(status: Obj) -> tuple[RecordedMove, ...]:
+    """Return the slot moves that a status records."""
     return tuple(
         RecordedMove(
             move["from"],
@@ -468,7 +466,7 @@ def recorded_moves(status: Obj) -> tuple[RecordedMove, ...] | None:
             bool(move.get("promoted")),
             frozenset(map(_doubt, move.get("doubts") or ())),
         )
-        for move in status["moves"] or ()
+        for move in status.get("moves") or ()
     )
 
 

@@ -45,23 +45,11 @@ class MoveFacts(NodeFacts):
     @cached_property
     def recorded_moves(self) -> tuple[RecordedMove, ...]:
         """The moves that the status records, with the primaries that have taken over from their ends."""
-        recorded = self.resource.recorded_moves
-        return tuple(map(self._present, self._adopted if recorded is None else recorded))
+        return tuple(map(self._present, self.resource.recorded_moves))
 
     def _present(self, move: RecordedMove) -> RecordedMove:
         source, target = self.successor(move.source) or move.source, self.successor(move.target) or move.target
         return replace(move, source=source, target=target, promoted=move.promoted or source != move.source)
-
-    @property
-    def _adopted(self) -> tuple[RecordedMove, ...]:
-        """Open slots between pods that an earlier operator, which recorded no moves, reported as migrating."""
-        before = self.resource.reported.get("migration") or {}
-        givers, takers = (frozenset(before.get(end, "").split(",")) - {""} for end in ("from", "to"))
-        return tuple(
-            RecordedMove(slot.source, slot.target, Slots.of(slot.slot))
-            for slot in self.view.open
-            if self.name_of(slot.source) in givers and self.name_of(slot.target) in takers
-        )
 
     @cached_property
     def provenance(self) -> Provenance:

@@ -33,7 +33,7 @@ class MoveSlots(RedisCall):
             key that exists at both ends is never replaced at the target.
         acknowledge: whether each batch waits until a replica of the target has it, if the target has a replica.
         recorded: recorded slots that are open, or may be, between their present ends.
-        written: moves as the status has them; None if it has no such record.
+        written: moves as the status has them.
         jobs: jobs of the servers that the operator started.
     """
 
@@ -44,7 +44,7 @@ class MoveSlots(RedisCall):
     promoted: Slots = field(default_factory=Slots)
     acknowledge: bool = True
     recorded: tuple[RecordedMove, ...] = ()
-    written: tuple[RecordedMove, ...] | None = None
+    written: tuple[RecordedMove, ...] = ()
     jobs: frozenset[RecordedJob] = frozenset()
 
     async def carry_out(self, connect: Connect, /) -> None:

@@ -30,13 +30,13 @@ class Journal:
     Attributes:
         record: writes fields of the status.
         moves: slots that are open, or may be.
-        written: moves that the status has; None if it has no such record.
+        written: moves that the status has.
         jobs: migration jobs of the servers that the operator started.
     """
 
     record: Record = unrecorded
     moves: Sequence[RecordedMove] = ()
-    written: Sequence[RecordedMove] | None = None
+    written: Sequence[RecordedMove] = ()
     jobs: frozenset[RecordedJob] = frozenset()
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -100,7 +100,7 @@ class Journal:
     async def _write(self) -> None:
         async with self._turn:
             moves = list(self.moves)
-            if self.written is None or not _covers(self.written, moves):
+            if not _covers(self.written, moves):
                 await self.record({"moves": move_entries(moves)})
                 self.written = moves
 

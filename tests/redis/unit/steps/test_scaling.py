@@ -592,17 +592,8 @@ def test_importing_mark_is_left_alone_on_an_engine_that_sets_none_itself() -> No
     assert condition(made, "ForeignMigration")
 
 
-def test_slots_that_an_earlier_operator_opened_are_finished_if_its_status_reports_them() -> None:
-    """An earlier operator recorded no moves."""
+def test_open_slots_whose_record_is_lost_are_of_another_client() -> None:
     at = [replace(P0, open_slots={7: (">", 6)}), *GROWN[1:6], At("", open_slots={7: ("<", 0)}), replica(6)]
-    report = {"from": "demo-0", "to": "demo-6", "slots": 4096, "moved": 1}
-    before = redis_world.cluster(*at, status={"migration": report})
-    del before.obj["status"]["moves"]
-    made = plan(before, redis_world.seen(before, *at))
-    assert (made.verdict.reason, moves(made)) == ("RepairingSlots", {("00", "06"): 1})
-    (call,) = of(made.actions, "MoveSlots")
-    assert (call.written, [move.slots for move in call.recorded]) == (None, [Slots.of(7)]), "the call records it first"
-    assert made.status["moves"] == recorded(0, 6, "7")["moves"]
     lost = redis_world.cluster(*at)
     del lost.obj["status"]["moves"]
     made = plan(lost, redis_world.seen(lost, *at))
