@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
@@ -22,6 +22,7 @@ from shared.steps.connection import Connection, ConnectionSecret
 from shared.steps.instance import Instance
 from shared.steps.network_policy import Access
 from shared.steps.own_secrets import OwnSecrets
+from shared.steps.provisioning import Volumes
 from shared.steps.resize import resizable, resize_pods
 
 
@@ -280,39 +281,38 @@ class StoredDatabase(Database[SeenStored]):
 
     def expand_volumes(self, seen: SeenStored) -> Step:
         """Expand volumes before anything waits for a server: one with a full volume cannot write, and may not start."""
-        storage = self.storage(seen.resource)
-        if storage is None:
-            return PASS
-        return provisioning.resize_claims(_volumes(seen.instances), storage.size, seen.now, refusal=self.refusal)
+        volumes = self._volumes(seen)
+        return PASS if volumes is None else volumes.expand()
 
     def refuse_smaller_volumes(self, seen: SeenStored) -> Step:
         """Apply nothing of a spec whose volumes are smaller than the present ones."""
-        storage = self.storage(seen.resource)
-        if storage is None:
-            return PASS
-        return provisioning.refuse_smaller_volumes(_volumes(seen.instances), seen.stateful_set, storage.size)
+        volumes = self._volumes(seen)
+        return PASS if volumes is None else volumes.refuse_smaller()
 
     def modify_volumes(self, seen: SeenStored) -> Step:
         """Set the VolumeAttributesClass of the volumes, without a restart."""
-        storage = self.storage(seen.resource)
-        if storage is None:
-            return PASS
-        requested = storage.volume_attributes_class_name
-        return provisioning.modify_volumes(_volumes(seen.instances), requested, seen.now, attempts=self.modification)
+        volumes = self._volumes(seen)
+        return PASS if volumes is None else volumes.modify()
 
     def grow_volumes(self, seen: SeenStored) -> Step:
         """Expand volumes to the size of the spec; they never shrink."""
-        storage = self.storage(seen.resource)
-        if storage is None or seen.stateful_set is None or annotation(seen.stateful_set, HIBERNATION):
+        volumes = self._volumes(seen)
+        if volumes is None or seen.stateful_set is None or annotation(seen.stateful_set, HIBERNATION):
             return PASS
-        return provisioning.grow_volumes(
-            _volumes(seen.instances),
-            seen.stateful_set,
-            storage.size,
-            seen.now,
-            refusal=self.refusal,
-            may_recreate=self.is_at_rest(seen),
+        return volumes.grow(may_recreate=self.is_at_rest(seen))
+
+    def _volumes(self, seen: SeenStored) -> Volumes | None:
+        storage = self.storage(seen.resource)
+        if storage is None:
+            return None
+        return Volumes(
+            claims=[each.volume for each in seen.instances if each.volume],
+            stateful_set=seen.stateful_set,
+            size=storage.size,
             attributes_class=storage.volume_attributes_class_name,
+            now=seen.now,
+            refusal=self.refusal,
+            attempts=self.modification,
         )
 
     def mark_volumes(self, seen: SeenStored) -> Step:
@@ -326,7 +326,3 @@ class StoredDatabase(Database[SeenStored]):
                 if record
             )
         )
-
-
-def _volumes(instances: Iterable[Instance]) -> list[Obj]:
-    return [each.volume for each in instances if each.volume]

@@ -18,7 +18,7 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
         pod: template of the pods.
         replicas: number of pods.
         existing: current StatefulSet, or None. The size and the VolumeAttributesClass in its volume template are kept,
-            because they cannot be changed (`grow_volumes` recreates the StatefulSet).
+            because they cannot be changed (`Volumes.grow` recreates the StatefulSet).
     """
     storage = resource.spec.storage
     spec: Obj = {
@@ -35,7 +35,7 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
         "template": pod,
     }
     if storage.medium == "Volume":
-        size = storage.size if existing is None else (provisioning.template_size(existing) or storage.size)
+        size = provisioning.template_size(existing) or storage.size
         requested = storage.volume_attributes_class_name
         attributes_class = requested if existing is None else provisioning.template_attributes_class(existing)
         spec["volumeClaimTemplates"] = [claim(resource, own, size, attributes_class)]

@@ -20,7 +20,7 @@ def stateful_set(
     Args:
         pod: template from pod.py.
         replicas: number of instances.
-        existing: present StatefulSet, whose volume claim template is immutable and stays (`provisioning.grow_volumes`
+        existing: present StatefulSet, whose volume claim template is immutable and stays (`provisioning.Volumes.grow`
             replaces the StatefulSet); None if there is none.
         origin: UID of the resource that created the volumes; empty for volumes of earlier builds.
     """

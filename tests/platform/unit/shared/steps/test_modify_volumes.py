@@ -10,7 +10,7 @@ import pytest
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Delete, Patch, Step
 from shared.status.verdict import Progress
-from shared.steps.provisioning import grow_volumes, modify_volumes
+from shared.steps.provisioning import Volumes
 
 NOW = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 TRIED, REFUSED = "example.com/tried", "example.com/refused"
@@ -58,20 +58,26 @@ def stateful_set(attributes_class: str | None = None) -> Obj:
     return {"metadata": {"name": "demo"}, "spec": {"volumeClaimTemplates": [{"spec": spec}]}}
 
 
+def volumes(
+    claims: tuple[Obj, ...], requested: str | None, stateful_set: Obj | None = None, now: datetime = NOW
+) -> Volumes:
+    return Volumes(
+        claims=claims,
+        stateful_set=stateful_set,
+        size="1Gi",
+        attributes_class=requested,
+        now=now,
+        refusal=REFUSED,
+        attempts=TRIED,
+    )
+
+
 def modify(*claims: Obj, requested: str | None = "fast", now: datetime = NOW) -> Step:
-    return modify_volumes(claims, requested, now, attempts=TRIED)
+    return volumes(claims, requested, now=now).modify()
 
 
 def grow(*claims: Obj, template: str | None = None, requested: str | None = "fast", may_recreate: bool = True) -> Step:
-    return grow_volumes(
-        claims,
-        stateful_set(template),
-        "1Gi",
-        NOW,
-        refusal=REFUSED,
-        may_recreate=may_recreate,
-        attributes_class=requested,
-    )
+    return volumes(claims, requested, stateful_set(template)).grow(may_recreate=may_recreate)
 
 
 def test_class_is_set_on_each_claim_that_has_another_one() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from shared.api.podspec import warnings_of_size
 from shared.kubernetes.kinds import Obj
-from shared.runtime.plan import PASS
+from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
-from shared.steps.provisioning import refuse_smaller_volumes
+from shared.steps.provisioning import Volumes
 
 
 def claim(number: int, size: str) -> Obj:
@@ -20,6 +22,18 @@ def claim(number: int, size: str) -> Obj:
 
 def stateful_set(size: str) -> Obj:
     return {"spec": {"volumeClaimTemplates": [{"spec": {"resources": {"requests": {"storage": size}}}}]}}
+
+
+def refuse_smaller(claims: list[Obj], stateful_set: Obj | None, size: str) -> Step:
+    return Volumes(
+        claims=claims,
+        stateful_set=stateful_set,
+        size=size,
+        attributes_class=None,
+        now=datetime(2026, 1, 1, tzinfo=UTC),
+        refusal="example.com/refused",
+        attempts="example.com/tried",
+    ).refuse_smaller()
 
 
 @pytest.mark.parametrize(
@@ -35,12 +49,12 @@ def stateful_set(size: str) -> Obj:
 )
 def test_size_that_no_volume_prevents_is_accepted(sizes: tuple[str, ...], template: str, size: str) -> None:
     claims = [claim(number, each) for number, each in enumerate(sizes)]
-    assert refuse_smaller_volumes(claims, stateful_set(template), size) == PASS
-    assert refuse_smaller_volumes(claims, None, size) == PASS
+    assert refuse_smaller(claims, stateful_set(template), size) == PASS
+    assert refuse_smaller(claims, None, size) == PASS
 
 
 def test_size_below_that_of_grown_volumes_is_refused() -> None:
-    step = refuse_smaller_volumes([claim(0, "8Gi"), claim(1, "16Gi")], stateful_set("8Gi"), "4Gi")
+    step = refuse_smaller([claim(0, "8Gi"), claim(1, "16Gi")], stateful_set("8Gi"), "4Gi")
     assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "VolumesCannotShrink", ())
     assert "4Gi is below the 16Gi of PersistentVolumeClaim data-demo-1" in step.message
     assert "Set at least 16Gi" in step.message
