@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kinds import STATEFUL_SET, Obj
+from shared.kubernetes.ownership import Owner
 
 
 def service_port(name: str, number: int) -> Obj:
@@ -20,6 +21,25 @@ def headless(selector: Mapping[str, str], ports: Sequence[Obj]) -> Obj:
         "selector": dict(selector),
         "ports": list(ports),
     }
+
+
+def stateful_set(own: Owner, component: str, template: Obj, replicas: int, **fields: Obj) -> Obj:
+    """Return a StatefulSet, which starts and stops its pods in parallel.
+
+    Args:
+        template: template of the pods.
+        replicas: number of pods.
+        fields: further fields of its spec.
+    """
+    spec = {
+        "serviceName": own.name,
+        "replicas": replicas,
+        "selector": {"matchLabels": own.selector(component)},
+        "revisionHistoryLimit": 2,
+        "podManagementPolicy": "Parallel",
+        "template": template,
+    }
+    return own.object(STATEFUL_SET, own.name, component=component, spec=spec | fields)
 
 
 def claim_template(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, DATA, VERSION
 from shared.api import applied_spec
-from shared.kubernetes.kinds import STATEFUL_SET, Obj
-from shared.kubernetes.objects import claim_template
+from shared.kubernetes import objects
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.steps import provisioning
 
@@ -21,25 +21,14 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
             because they cannot be changed (`Volumes.grow` recreates the StatefulSet).
     """
     storage = resource.spec.storage
-    spec: Obj = {
-        "serviceName": resource.name,
-        "replicas": replicas,
-        "selector": {"matchLabels": own.selector(COMPONENT)},
-        "revisionHistoryLimit": 2,
-        "podManagementPolicy": "Parallel",
-        "updateStrategy": {"type": "OnDelete"},
-        "persistentVolumeClaimRetentionPolicy": {
-            "whenDeleted": "Retain" if storage.retain else "Delete",
-            "whenScaled": "Retain",
-        },
-        "template": pod,
-    }
+    retention = {"whenDeleted": "Retain" if storage.retain else "Delete", "whenScaled": "Retain"}
+    fields: Obj = {"updateStrategy": {"type": "OnDelete"}, "persistentVolumeClaimRetentionPolicy": retention}
     if storage.medium == "Volume":
         size = provisioning.template_size(existing) or storage.size
         requested = storage.volume_attributes_class_name
         attributes_class = requested if existing is None else provisioning.template_attributes_class(existing)
-        spec["volumeClaimTemplates"] = [claim(resource, own, size, attributes_class)]
-    made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
+        fields["volumeClaimTemplates"] = [claim(resource, own, size, attributes_class)]
+    made = objects.stateful_set(own, COMPONENT, pod, replicas, **fields)
     made["metadata"]["annotations"] = {VERSION: str(resource.version)} | applied_spec.note(resource)
     return made
 
@@ -47,4 +36,4 @@ def stateful_set(resource: EtcdCluster, own: Owner, pod: Obj, replicas: int, exi
 def claim(resource: EtcdCluster, own: Owner, size: int | str, attributes_class: str | None = None) -> Obj:
     """Return the template of the members' volume claims."""
     labels = own.labels(COMPONENT) | {CLUSTER_UID: resource.uid}
-    return claim_template(DATA, labels, size, resource.spec.storage.storage_class_name, attributes_class)
+    return objects.claim_template(DATA, labels, size, resource.spec.storage.storage_class_name, attributes_class)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from operators.memcached.api.resource import Memcached
 from operators.memcached.objects.pod import COMPONENT
 from shared.api import applied_spec
-from shared.kubernetes.kinds import STATEFUL_SET, Obj
+from shared.kubernetes import objects
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 
 
@@ -15,17 +16,7 @@ def stateful_set(resource: Memcached, own: Owner, template: Obj, pause: int) -> 
     Args:
         pause: seconds for which a new server must be ready before the next one is replaced.
     """
-    spec = {
-        "serviceName": resource.name,
-        "replicas": resource.spec.size,
-        "selector": {"matchLabels": own.selector(COMPONENT)},
-        "revisionHistoryLimit": 2,
-        "podManagementPolicy": "Parallel",
-        "updateStrategy": {"type": "RollingUpdate"},
-        "template": template,
-    }
-    if pause:
-        spec["minReadySeconds"] = pause
-    made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
+    fields: Obj = {"updateStrategy": {"type": "RollingUpdate"}} | ({"minReadySeconds": pause} if pause else {})
+    made = objects.stateful_set(own, COMPONENT, template, resource.spec.size, **fields)
     made["metadata"]["annotations"] = applied_spec.note(resource)
     return made

@@ -5,9 +5,9 @@ from __future__ import annotations
 from operators.redis.api.resource import RedisCluster
 from operators.redis.objects.names import CLUSTER_UID, COMPONENT, DATA, ORIGIN
 from shared.api import applied_spec
+from shared.kubernetes import objects
 from shared.kubernetes.accessors import label
-from shared.kubernetes.kinds import STATEFUL_SET, Obj
-from shared.kubernetes.objects import claim_template
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.steps.provisioning import template_attributes_class, template_size
 
@@ -24,19 +24,11 @@ def stateful_set(
             replaces the StatefulSet); None if there is none.
         origin: UID of the resource that created the volumes; empty for volumes of earlier builds.
     """
-    spec: Obj = {
-        "serviceName": resource.name,
-        "replicas": replicas,
-        "selector": {"matchLabels": own.selector(COMPONENT)},
-        "revisionHistoryLimit": 2,
-        "podManagementPolicy": "Parallel",
-        "updateStrategy": {"type": "OnDelete"},
-        "template": pod,
-    }
+    fields: Obj = {"updateStrategy": {"type": "OnDelete"}}
     storage = resource.spec.storage
     if storage is not None:
         keep = storage.retain or own.lasting
-        spec["persistentVolumeClaimRetentionPolicy"] = {
+        fields["persistentVolumeClaimRetentionPolicy"] = {
             "whenDeleted": "Retain" if keep else "Delete",
             "whenScaled": "Retain",
         }
@@ -45,9 +37,9 @@ def stateful_set(
             size, uid = template_size(existing) or size, template_label(existing, CLUSTER_UID) or uid
             attributes_class = template_attributes_class(existing)
         labels = own.labels(COMPONENT) | {CLUSTER_UID: uid} | ({ORIGIN: origin} if origin else {})
-        claim = claim_template(DATA, labels, size, storage.storage_class_name, attributes_class)
-        spec["volumeClaimTemplates"] = [claim]
-    made = own.object(STATEFUL_SET, resource.name, component=COMPONENT, spec=spec)
+        claim = objects.claim_template(DATA, labels, size, storage.storage_class_name, attributes_class)
+        fields["volumeClaimTemplates"] = [claim]
+    made = objects.stateful_set(own, COMPONENT, pod, replicas, **fields)
     made["metadata"]["labels"][CLUSTER_UID] = resource.uid
     made["metadata"]["annotations"] = applied_spec.note(resource)
     return made
