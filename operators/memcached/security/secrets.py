@@ -25,8 +25,10 @@ from operators.memcached.objects.pod import ATTESTATION_KEY, USERS_KEY, mounts_o
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
 from shared.api.memo import remembered
 from shared.kubernetes import secret_provenance
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.secret_provenance import is_proven
 from shared.kubernetes.secrets import (
     AUTHORITY_KEY,
     CERTIFICATE_KEY,
@@ -51,6 +53,9 @@ from shared.steps.certificates import settled_at
 from shared.steps.connection import USERNAME_KEY, ConnectionSecret
 from shared.steps.own_secrets import former_secrets
 from shared.steps.passwords import own_secret
+
+SOURCE = "cache.example.com/copied-from"
+"""Annotation of a copy: name of the Secret with the original."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class Secrets:
         mounts: Secret with the certificate that servers mount, and to which `pair` and `validity` belong: the copy, or
             the original if the operator may not write Secrets; empty without TLS.
         copied: a certificate of another issuer, with its copy; None without one.
-        original_users: users file in the Secret of a user, if it is valid, for the copy; empty without one.
+        former: the certificate of which the copy was made, if the spec names another, and servers may load it.
         unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
     """
 
@@ -100,7 +105,7 @@ class Secrets:
     attestation_key: str = field(default="", repr=False)
     mounts: str = ""
     copied: CopiedCertificate | None = field(default=None, repr=False)
-    original_users: str = field(default="", repr=False)
+    former: CopiedCertificate | None = field(default=None, repr=False)
     unproven: tuple[Obj, ...] = field(default=(), repr=False)
 
     @property
@@ -149,7 +154,7 @@ def fingerprint(certificate: bytes) -> str:
 async def read_secrets(
     resource: Memcached, kube: Kube, connected: ConnectionSecret, template: Obj | None, *, hashes_users: bool = False
 ) -> Secrets:
-    """Read the Secrets that the spec names from the API server, and parse them.
+    """Read the Secrets that the spec names, and those of which copies were made, from the API server, and parse them.
 
     Args:
         connected: the Secret for clients.
@@ -157,8 +162,11 @@ async def read_secrets(
         hashes_users: whether the plan needs the digest of the users file, which takes long.
     """
     made, spare = made_secrets(resource), spare_secrets(resource)
-    names = used(({users_secret(resource)} - {""}, {USERS_KEY}), (_certificates(resource), CERTIFICATE_KEYS))
-    found = await find(kube, resource.namespace, names, made | spare)
+    found = await find(kube, resource.namespace, {}, made | spare)
+    former, known = former_originals(resource, found), {"", *found}
+    users, certificates = {users_secret(resource), former.users}, {*_certificates(resource), former.certificate}
+    names = used((users - known, {USERS_KEY}), (certificates - known, CERTIFICATE_KEYS))
+    found |= await find(kube, resource.namespace, names)
     usable = secret_provenance.usable(resource.obj, made | spare, found)
     secrets = await evaluate(resource.namespace, _parsed, resource, usable, template, hashes_users=hashes_users)
     key = content_of(usable.get(attestation_secret(resource))).get(ATTESTATION_KEY, "")
@@ -200,14 +208,27 @@ def _as_mounted(resource: Memcached, found: Mapping[str, Obj | None], template: 
         if certificate and certificate.copy and present.certificate == copied.certificate
         else given.certificate,
     )
-    users = ""
-    if copied.users != given.users:
-        with suppress(UnusableSecret):
-            users = _users(resource, found[given.users])
     if mounts != given:
         mounted = parse_secrets(resource, found, mounts)
         secrets = replace(mounted, problem=secrets.problem or mounted.problem, versions=secrets.versions)
-    return replace(secrets, copied=certificate, mounts=mounts.certificate, original_users=users)
+    return replace(secrets, copied=certificate, mounts=mounts.certificate, former=_former_certificate(resource, found))
+
+
+def former_originals(resource: Memcached, found: Mapping[str, Obj | None]) -> Mounts:
+    """Return the Secrets of which the copies were made, if the spec names others, as one that is not applied may."""
+    seen = [found.get(name) for name in copy_names(resource)]
+    made = [annotation(each, SOURCE) if each and is_proven(resource.obj, each) else "" for each in seen]
+    return Mounts(*("" if each == now else each for each, now in zip(made, originals(resource), strict=True)))
+
+
+def _former_certificate(resource: Memcached, found: Mapping[str, Obj | None]) -> CopiedCertificate | None:
+    name, source = copy_names(resource).certificate, former_originals(resource, found).certificate
+    copy, original = found.get(name), found.get(source)
+    with suppress(UnusableSecret):
+        needs_authority = AUTHORITY_KEY in content_of(copy)  # servers of the former spec may mount it
+        certificate_of("spec.tls", source, original, hosts=None, is_client=needs_authority)
+        return CopiedCertificate(source, name, _trusted(original), _trusted(copy))
+    return None
 
 
 def _trusted(secret: Obj | None) -> TrustedCertificate | None:
@@ -262,7 +283,7 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None], mounts: 
             secret = found[read.users]
             if not auth.secret_name:
                 secret = own_secret(resource.uid, resource.name, "memcached", secret)
-            users = _users(resource, secret)
+            users = _users(users_secret(resource), secret)
             users_digest = digest([(key_of(secret), users.encode())])
     except UnusableSecret as error:
         problem, users = error.problem, ""
@@ -300,13 +321,19 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None], mounts: 
     )
 
 
-def _users(resource: Memcached, secret: Obj | None) -> str:
+def usable_users(name: str, found: Mapping[str, Obj | None]) -> str:
+    """Return the users file of a Secret; empty if there is none that servers may load."""
+    with suppress(UnusableSecret):
+        return _users(name, found.get(name))
+    return ""
+
+
+def _users(name: str, secret: Obj | None) -> str:
     """Return the users file of a Secret.
 
     Raises:
         UnusableSecret: there is none, or memcached reads it otherwise than it is written.
     """
-    name = users_secret(resource)
     (users,) = texts("spec.auth", name, secret, USERS_KEY)
     if wrong := users_file.problem(users):
         raise UnusableSecret(SECRET_INVALID, f"spec.auth: Secret {name}: {USERS_KEY}: {wrong}")

@@ -7,27 +7,19 @@ ended, or is not valid yet, while the former one is valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects import names
 from operators.memcached.objects.pod import COMPONENT, USERS_KEY, mounts_of
 from operators.memcached.reasons import SECRET_COPY_OUTDATED, SECRETS_NOT_COPIED
+from operators.memcached.security.secrets import SOURCE, former_originals, usable_users
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET
-from shared.kubernetes.secrets import (
-    AUTHORITY_KEY,
-    CERTIFICATE_KEY,
-    PRIVATE_KEY,
-    SECRETS_RETRY_SECONDS,
-    content_of,
-    encoded,
-)
+from shared.kubernetes.secrets import CERTIFICATE_KEYS, SECRETS_RETRY_SECONDS, content_of, encoded
+from shared.pki.copies import CopiedCertificate
 from shared.runtime.plan import PASS, Step, WriteSecret
 from shared.steps.certificates import report_withheld_certificates
-
-SOURCE = "cache.example.com/copied-from"
-"""Annotation of a copy: name of the Secret with the original."""
 
 
 def copy_secrets(seen: Assessment) -> Step:
@@ -36,11 +28,11 @@ def copy_secrets(seen: Assessment) -> Step:
 
 
 def renew_copies(seen: Assessment) -> Step:
-    """Copy changed originals, although another part of the spec cannot be applied; not those of other Secrets.
+    """Copy changed originals, although the spec cannot be applied: those of which the copies were made.
 
     If the operator may no longer write, report the copies instead until servers that mount the originals replace all.
     """
-    due = [each for each in outdated_copies(seen) if annotation(each.seen, SOURCE) == annotation(each.obj, SOURCE)]
+    due = _renewals(seen)
     if seen.settings.write_secrets:
         return Step.do(*due)
     made = {each.obj["metadata"]["name"]: annotation(each.obj, SOURCE) for each in due}
@@ -60,27 +52,41 @@ def renew_copies(seen: Assessment) -> Step:
     )
 
 
+def _renewals(seen: Assessment) -> list[WriteSecret]:
+    """Return the writes of the copies that differ from the originals of which they were made."""
+    due = [each for each in outdated_copies(seen) if annotation(each.seen, SOURCE) == annotation(each.obj, SOURCE)]
+    former = _outdated(seen, former_originals(seen.resource, seen.secrets.found).users, seen.secrets.former)
+    return due + [each for each in former if each.obj["metadata"]["name"] in seen.mounted]
+
+
 def outdated_copies(seen: Assessment) -> list[WriteSecret]:
-    """Return the writes of the copies that differ from originals that servers may load."""
-    resource, secrets, due = seen.resource, seen.secrets, list[WriteSecret]()
-    for copy, source, content in _originals(seen):
-        before = secrets.found.get(copy)
+    """Return the writes of the copies that differ from originals of the spec that servers may load."""
+    given, copied = names.originals(seen.resource).users, names.copies(seen.resource).users
+    return _outdated(seen, given if given != copied else "", seen.secrets.copied)
+
+
+def _outdated(seen: Assessment, users: str, copied: CopiedCertificate | None) -> list[WriteSecret]:
+    """Return the writes of the copies that differ from originals that servers may load.
+
+    Args:
+        users: name of the Secret with the original users; empty without one.
+        copied: certificate with its copy; None without one.
+    """
+    own, found = names.owner(seen.resource, seen.settings.operator), seen.secrets.found
+    originals = dict[str, tuple[str, Mapping[str, str]]]()
+    if content := usable_users(users, found):
+        originals[names.copy_names(seen.resource).users] = users, {USERS_KEY: content}
+    if copied is not None and copied.original is not None and not copied.withheld(seen.now):
+        stored = content_of(found.get(copied.source))
+        originals[copied.name] = copied.source, {key: stored[key] for key in CERTIFICATE_KEYS if key in stored}
+    due = list[WriteSecret]()
+    for copy, (source, content) in originals.items():
+        before = found.get(copy)
         if content_of(before) != content or annotation(before, SOURCE) != source:
-            own = names.owner(resource, seen.settings.operator)
             made = own.object(SECRET, copy, component=COMPONENT, data=encoded(content)) | {"type": "Opaque"}
             made["metadata"]["annotations"] = {SOURCE: source}
             due.append(WriteSecret(made, before))
     return due
-
-
-def _originals(seen: Assessment) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    """Yield name of the copy, name of the original, and content of each original that servers may load."""
-    resource, copied = seen.resource, seen.secrets.copied
-    if users := seen.secrets.original_users:
-        yield names.copies(resource).users, names.users_secret(resource), {USERS_KEY: users}
-    if copied is not None and copied.original is not None and not copied.withheld(seen.now):
-        stored, keys = content_of(seen.secrets.found.get(copied.source)), (CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY)
-        yield copied.name, copied.source, {key: stored[key] for key in keys if key in stored}
 
 
 def report_withheld_certificate(seen: Assessment) -> Step:

@@ -374,6 +374,30 @@ async def test_change_of_a_password_loads_no_certificate_that_has_ended() -> Non
     assert (lab.ready[0], lab.servers.emptied) == ("Ready", 0)
 
 
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+async def test_renewed_certificate_is_loaded_although_another_secret_in_the_spec_is_not_applied(
+    client_auth: str,
+) -> None:
+    lab = Lab()
+    lab.run.stage.user_client.apply(SECRET, tls_secret(certificate()), force=True)
+    await lab.steps(apply(size=2, tls={"secretName": "cache-tls", "clientAuth": client_auth}))
+    assert lab.ready[0] == "Ready"
+    await lab.steps(edit(None, {"spec": {"paused": True, "tls": {"secretName": "other-tls"}}}))
+    renewed, ended = certificate("renewed"), certificate("late", ended=True)
+    await lab.steps(unobserved(edit(SECRET, {"data": tls_secret(renewed)["data"]}, "cache-tls")))
+    await lab.passes(timedelta(minutes=1))
+    assert {pair.certificate for pair in lab.servers.served.values()} == {renewed.certificate}
+    for unusable in (tls_secret(ended)["data"], encoded({CERTIFICATE_KEY: ""}), encoded({AUTHORITY_KEY: OVERLONG})):
+        await lab.steps(unobserved(edit(SECRET, {"data": unusable}, "cache-tls")))
+        await lab.passes(timedelta(minutes=1))
+    assert {pair.certificate for pair in lab.servers.served.values()} == {renewed.certificate}
+    assert content_of(lab.secret("cache-server-mounted"))[CERTIFICATE_KEY] == renewed.certificate
+    lab.run.stage.user_client.apply(SECRET, tls_secret(certificate("other"), "other-tls"), force=True)
+    await lab.steps(edit(None, {"spec": {"paused": False}}))
+    assert {pair.certificate for pair in lab.servers.served.values()} == {certificate("other").certificate}
+    assert (lab.ready[0], lab.servers.emptied) == ("Ready", 0)
+
+
 OVERLONG = signer("ca").certificate + "#" * 2**20
 
 

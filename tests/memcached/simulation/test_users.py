@@ -128,12 +128,53 @@ async def test_changed_users_are_in_effect_although_the_spec_is_not_applied(bloc
     assert lab.mounted == {"app:two\n"}
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"auth": {"secretName": "other-users"}, "paused": True},
+        {"auth": {"secretName": "other-users"}, "memoryMB": 8, "maxItemSizeMB": 8},
+        {"auth": {"secretName": "othre-users"}},
+        {"auth": {}, "paused": True},
+        {"paused": True},
+    ],
+    ids=["paused", "invalid", "missing", "paused: generated", "paused: none"],
+)
+async def test_changed_users_are_in_effect_although_another_secret_in_the_spec_is_not_applied(spec: Obj) -> None:
+    """Servers keep the copy of the former Secret, with the users that it has."""
+    lab = await created()
+    lab.run.stage.user_client.apply(SECRET, secret("other-users", users="app:other\n"))
+    await lab.steps(apply(size=2, **spec))
+    assert lab.mounted == {"app:one\n"}
+    await lab.steps(changed("app:two\n"), edit(None, {"metadata": {"labels": {"resync": "1"}}}))
+    assert lab.mounted == {"app:two\n"}
+    await lab.steps(changed("no password\n"), edit(None, {"metadata": {"labels": {"resync": "2"}}}))
+    assert lab.mounted == {"app:two\n"}
+    await lab.steps(apply(size=2, auth={"secretName": "other-users"}))
+    assert (lab.mounted, lab.ready[0], lab.servers.emptied) == ({"app:other\n"}, "Ready", 0)
+    await lab.steps(changed("app:three\n"), edit(None, {"metadata": {"labels": {"resync": "3"}}}))
+    assert lab.mounted == {"app:other\n"}, "the former Secret no longer counts"
+
+
+async def test_removed_user_of_a_former_secret_is_reported_if_the_copy_may_not_be_written() -> None:
+    lab = await created()
+    lab.restart(READ_ONLY)
+    await lab.steps(apply(size=2, auth={"secretName": "other-users"}, paused=True))
+    assert lab.ready[0] == "Paused"
+    await lab.steps(changed("app:two\n"), RESYNC)
+    assert (lab.mounted, lab.ready[0], lab.status) == ({"app:one\n"}, "SecretCopyOutdated", "False")
+    assert "Servers still use the former content of Secret cache-users," in lab.ready[1]
+
+
 async def test_users_and_certificate_may_be_in_the_same_secret() -> None:
     lab, pair = Lab(), certificate()
     files = {"tls_crt": pair.certificate, "tls_key": pair.key, "ca_crt": signer("ca").certificate}
     lab.run.stage.user_client.apply(SECRET, secret("cache-all", users="app:one\n", **files))
     await lab.steps(apply(size=2, auth={"secretName": "cache-all"}, tls={"secretName": "cache-all"}), RESYNC)
     assert (lab.ready[0], lab.mounted) == ("Ready", {"app:one\n"})
+    other: Obj = {"auth": {"secretName": "other-users"}, "tls": {"secretName": "cache-all"}}
+    await lab.steps(apply(size=2, **other, paused=True))
+    await lab.steps(unobserved(edit(SECRET, {"data": secret("", users="app:two\n")["data"]}, "cache-all")), RESYNC)
+    assert lab.mounted == {"app:two\n"}
 
 
 async def test_servers_that_mount_the_original_keep_their_items_and_are_reported() -> None:
