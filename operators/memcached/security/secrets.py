@@ -85,7 +85,7 @@ class Secrets:
         mounts: Secret with the certificate that servers mount, and to which `pair` and `validity` belong: the copy, or
             the original if the operator may not write Secrets; empty without TLS.
         copied: a certificate of another issuer, with its copy; None without one.
-        former: the certificate of which the copy was made, if the spec names another, and servers may load it.
+        applied: the certificate of which the copy was made, although a spec that is not applied may name another.
         unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
     """
 
@@ -105,7 +105,7 @@ class Secrets:
     attestation_key: str = field(default="", repr=False)
     mounts: str = ""
     copied: CopiedCertificate | None = field(default=None, repr=False)
-    former: CopiedCertificate | None = field(default=None, repr=False)
+    applied: CopiedCertificate | None = field(default=None, repr=False)
     unproven: tuple[Obj, ...] = field(default=(), repr=False)
 
     @property
@@ -163,8 +163,8 @@ async def read_secrets(
     """
     made, spare = made_secrets(resource), spare_secrets(resource)
     found = await find(kube, resource.namespace, {}, made | spare)
-    former, known = former_originals(resource, found), {"", *found}
-    users, certificates = {users_secret(resource), former.users}, {*_certificates(resource), former.certificate}
+    source, known = sources(resource, found), {"", *found}
+    users, certificates = {users_secret(resource), source.users}, {*_certificates(resource), source.certificate}
     names = used((users - known, {USERS_KEY}), (certificates - known, CERTIFICATE_KEYS))
     found |= await find(kube, resource.namespace, names)
     usable = secret_provenance.usable(resource.obj, made | spare, found)
@@ -195,40 +195,36 @@ def _as_mounted(resource: Memcached, found: Mapping[str, Obj | None], template: 
     """
     given, copied = originals(resource), copies(resource)
     secrets, present = parse_secrets(resource, found), copied if template is None else mounts_of(template)
-    certificate = None
+    certificate, is_client = None, resource.spec.needs_client_certificate
     if copied.certificate != given.certificate:
-        original = _trusted(found.get(given.certificate)) if secrets.pair else None  # also its authorities are checked
-        certificate = CopiedCertificate(
-            given.certificate, copied.certificate, original, _trusted(found.get(copied.certificate))
-        )
+        certificate = _copied(given.certificate, copied.certificate, found, is_client=is_client)
     has_users = bool(content_of(found.get(copied.users)).get(USERS_KEY))
-    mounts = Mounts(
-        copied.users if has_users and present.users == copied.users else given.users,
-        copied.certificate
-        if certificate and certificate.copy and present.certificate == copied.certificate
-        else given.certificate,
-    )
+    has_certificate = certificate is not None and certificate.copy is not None
+    pairs = zip(given, copied, present, (has_users, has_certificate), strict=True)
+    mounts = Mounts(*(name if has_copy and name == now else original for original, name, now, has_copy in pairs))
     if mounts != given:
         mounted = parse_secrets(resource, found, mounts)
         secrets = replace(mounted, problem=secrets.problem or mounted.problem, versions=secrets.versions)
-    return replace(secrets, copied=certificate, mounts=mounts.certificate, former=_former_certificate(resource, found))
+    source, copy = sources(resource, found).certificate, copy_names(resource).certificate
+    if source != given.certificate:  # servers of the former spec may mount the authorities that are there
+        is_client = AUTHORITY_KEY in content_of(found.get(copy))
+    applied = _copied(source, copy, found, is_client=is_client)
+    return replace(secrets, copied=certificate, mounts=mounts.certificate, applied=applied)
 
 
-def former_originals(resource: Memcached, found: Mapping[str, Obj | None]) -> Mounts:
-    """Return the Secrets of which the copies were made, if the spec names others, as one that is not applied may."""
-    seen = [found.get(name) for name in copy_names(resource)]
-    made = [annotation(each, SOURCE) if each and is_proven(resource.obj, each) else "" for each in seen]
-    return Mounts(*("" if each == now else each for each, now in zip(made, originals(resource), strict=True)))
+def sources(resource: Memcached, found: Mapping[str, Obj | None]) -> Mounts:
+    """Return the Secrets of which the copies were made, as far as they are proven; empty for others."""
+    seen = (found.get(name) for name in copy_names(resource))
+    return Mounts(*(annotation(each, SOURCE) if each and is_proven(resource.obj, each) else "" for each in seen))
 
 
-def _former_certificate(resource: Memcached, found: Mapping[str, Obj | None]) -> CopiedCertificate | None:
-    name, source = copy_names(resource).certificate, former_originals(resource, found).certificate
-    copy, original = found.get(name), found.get(source)
+def _copied(source: str, copy: str, found: Mapping[str, Obj | None], *, is_client: bool) -> CopiedCertificate:
+    """Return a certificate with its copy; without an original that servers, which may verify clients, cannot use."""
+    original = None
     with suppress(UnusableSecret):
-        needs_authority = AUTHORITY_KEY in content_of(copy)  # servers of the former spec may mount it
-        certificate_of("spec.tls", source, original, hosts=None, is_client=needs_authority)
-        return CopiedCertificate(source, name, _trusted(original), _trusted(copy))
-    return None
+        certificate_of("spec.tls", source, found.get(source), hosts=None, is_client=is_client)
+        original = _trusted(found.get(source))
+    return CopiedCertificate(source, copy, original, _trusted(found.get(copy)))
 
 
 def _trusted(secret: Obj | None) -> TrustedCertificate | None:

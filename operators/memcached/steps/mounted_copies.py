@@ -13,7 +13,7 @@ from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects import names
 from operators.memcached.objects.pod import COMPONENT, USERS_KEY, mounts_of
 from operators.memcached.reasons import SECRET_COPY_OUTDATED, SECRETS_NOT_COPIED
-from operators.memcached.security.secrets import SOURCE, former_originals, usable_users
+from operators.memcached.security.secrets import SOURCE, sources, usable_users
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET
 from shared.kubernetes.secrets import CERTIFICATE_KEYS, SECRETS_RETRY_SECONDS, content_of, encoded
@@ -23,8 +23,12 @@ from shared.steps.certificates import report_withheld_certificates
 
 
 def copy_secrets(seen: Assessment) -> Step:
-    """Copy the originals, as far as servers may load them."""
-    return Step.do(*outdated_copies(seen)) if seen.settings.write_secrets else PASS
+    """Copy originals that the spec names newly, as far as servers may load them; `renew_copies` copies the others."""
+    if not seen.settings.write_secrets:
+        return PASS
+    if _renewals(seen):  # two writes would conflict, and servers wait for the first
+        return Step.wait(SECRET_COPY_OUTDATED, "Copying Secrets that have changed.")
+    return Step.do(*outdated_copies(seen))
 
 
 def renew_copies(seen: Assessment) -> Step:
@@ -53,10 +57,9 @@ def renew_copies(seen: Assessment) -> Step:
 
 
 def _renewals(seen: Assessment) -> list[WriteSecret]:
-    """Return the writes of the copies that differ from the originals of which they were made."""
-    due = [each for each in outdated_copies(seen) if annotation(each.seen, SOURCE) == annotation(each.obj, SOURCE)]
-    former = _outdated(seen, former_originals(seen.resource, seen.secrets.found).users, seen.secrets.former)
-    return due + [each for each in former if each.obj["metadata"]["name"] in seen.mounted]
+    """Return the writes of the mounted copies that differ from the originals of which they were made."""
+    due = _outdated(seen, sources(seen.resource, seen.secrets.found).users, seen.secrets.applied)
+    return [each for each in due if each.obj["metadata"]["name"] in seen.mounted]
 
 
 def outdated_copies(seen: Assessment) -> list[WriteSecret]:

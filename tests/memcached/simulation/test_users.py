@@ -235,6 +235,18 @@ async def test_removed_user_is_reported_until_every_server_has_been_replaced() -
     assert (lab.mounted, lab.ready[0]) == ({"app:two\n"}, "Paused")
 
 
+async def test_changed_secret_is_copied_once_without_a_conflict() -> None:
+    lab = await created()
+    log = lab.run.world.server.log
+    log.reset()
+    await lab.steps(changed("app:two\n"), RESYNC)
+    assert [str(each) for each in log.writes("Secret") if each.status >= 400] == []
+    lab.run.stage.user_client.apply(SECRET, secret("other-users", users="app:other\n"))
+    await lab.steps(changed("app:three\n"), apply(size=2, auth={"secretName": "other-users"}))
+    assert lab.mounted == {"app:other\n"}
+    assert [str(each) for each in log.writes("Secret") if each.status >= 400] == []
+
+
 async def test_copy_of_a_password_does_not_outlive_the_spec_that_needs_it() -> None:
     lab = await created()
     assert content_of(lab.run.stage.user_client.get(SECRET, "default", COPY)) == {"users": "app:one\n"}
