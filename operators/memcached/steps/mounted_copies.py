@@ -92,6 +92,14 @@ def _outdated(seen: Assessment, users: str, copied: CopiedCertificate | None) ->
     return due
 
 
+def next_mounts(seen: Assessment) -> names.Mounts:
+    """Return the Secrets that new servers mount; without the right to write copies, originals that are not withheld."""
+    given, copies, copied = names.originals(seen.resource), names.copies(seen.resource), seen.secrets.copied
+    if seen.settings.write_secrets:
+        return copies
+    return given._replace(certificate=copied.name) if copied is not None and copied.withheld(seen.now) else given
+
+
 def report_withheld_certificate(seen: Assessment) -> Step:
     """Report a certificate that is not copied: the servers keep the former one."""
     copied = seen.secrets.copied

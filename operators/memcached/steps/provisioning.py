@@ -15,7 +15,7 @@ from operators.memcached.objects.pod import (
     sidecar_image,
 )
 from operators.memcached.reasons import CERTIFICATE_WITHOUT_NAME, NO_EXPORTER_IMAGE
-from operators.memcached.steps.mounted_copies import outdated_copies
+from operators.memcached.steps.mounted_copies import next_mounts, outdated_copies
 from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import certificates, provisioning
@@ -41,10 +41,13 @@ def require_secrets(seen: Assessment) -> Step:
 
 
 def require_valid_certificates(seen: Assessment) -> Step:
-    """Change no servers while their certificate is outside its validity; a deleted workload is recreated."""
+    """Change no servers while their next certificate is outside its validity; a deleted workload is recreated."""
     if seen.workload.obj is None:
         return PASS
-    return certificates.require_valid_certificates(seen.secrets.validity, seen.now)
+    validity, copied = seen.secrets.validity, seen.secrets.copied
+    if copied is not None and copied.original is not None and next_mounts(seen).certificate == copied.source:
+        validity = {copied.source: copied.original.validity}  # servers may still mount the copy
+    return certificates.require_valid_certificates(validity, seen.now)
 
 
 def report_certificate_without_name(seen: Assessment) -> Step:
@@ -92,21 +95,19 @@ def ensure_servers(seen: Assessment) -> Step:
         parts = (*deferred, RESOURCES) if resizes else deferred
         return keep_deferred(built, current, parts, seen.settings.operator, from_spec=from_spec)
 
-    given, copied = originals(resource), copies(resource)
+    target = next_mounts(seen)
     newest = Sidecar(image, *((True, True, seen.settings.write_secrets) if image else ()))
     if current is not None:
         template = current["spec"]["template"]  # as an earlier release made it
-        pairs = zip(given, copied, mounts_of(template), strict=True)
+        pairs = zip(originals(resource), copies(resource), mounts_of(template), strict=True)
         # A copy that the operator may no longer write would keep from servers what users change.
         is_lost = not seen.settings.write_secrets and outdated_copies(seen)
-        kept = given if is_lost else Mounts(*(copy if copy == now else original for original, copy, now in pairs))
+        kept = target if is_lost else Mounts(*(copy if copy == now else original for original, copy, now in pairs))
         running = made(Sidecar.of(template, image), kept)
         if not restarts_pods(running, current, seen.settings.operator):
             return Step.do(Apply(kind, running, unchanged=True))
     # A stale plan could replace servers.
-    return Step.do(
-        Apply(kind, made(newest, copied if seen.settings.write_secrets else given), unchanged=current is not None)
-    )
+    return Step.do(Apply(kind, made(newest, target), unchanged=current is not None))
 
 
 def resize_servers(seen: Assessment) -> Step:

@@ -6,19 +6,22 @@ The operator does not load such a file. A container that restarts, or a pod that
 from __future__ import annotations
 
 import dataclasses
+from datetime import timedelta
 
 import pytest
 
 from operators.memcached.client import users_file
-from operators.memcached.objects.pod import mounted_secrets, mounted_users
+from operators.memcached.objects.pod import mounted_certificate, mounted_secrets, mounted_users
 from operators.memcached.operator import controller
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import content_of
+from shared.pki import ca
+from shared.pki.certs import Pair
 from shared.status.conditions import READY
-from tests.harness.scenario import ScenarioStep, Subject, delete, edit, lose, operator_down, unobserved
+from tests.harness.scenario import ScenarioStep, Subject, create, delete, edit, later, lose, operator_down, unobserved
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.memcached.unit.fake_servers import certificate, secret, signer
+from tests.memcached.unit.fake_servers import certificate, secret, signer, tls_secret
 from tests.support.issuing import issued
 from tests.support.memcached.scenarios import (
     AUTH,
@@ -65,6 +68,11 @@ class Lab:
         """Users files that the servers have at hand."""
         running = {pod["status"]["podIP"] for pod in self.run.stage.find(POD)}
         return {self.servers.secrets[address]["auth"].get("users", "") for address in running}
+
+    @property
+    def served(self) -> set[str]:
+        """Certificates that the servers present."""
+        return {self.servers.served[pod["status"]["podIP"]].certificate for pod in self.run.stage.find(POD)}
 
     @property
     def ready(self) -> tuple[str, str]:
@@ -233,6 +241,49 @@ async def test_removed_user_is_reported_until_every_server_has_been_replaced() -
         assert (lab.status == "True") == (lab.mounted == {"app:two\n"})
         await lab.run.wait(10)
     assert (lab.mounted, lab.ready[0]) == ({"app:two\n"}, "Paused")
+
+
+def given(pair: Pair) -> ScenarioStep:
+    """Put a certificate into the Secret."""
+    return unobserved(edit(SECRET, {"data": tls_secret(pair)["data"]}, "cache-tls"))
+
+
+async def test_servers_return_to_a_certificate_that_was_renewed_after_its_copy_ended() -> None:
+    lab = Lab()
+    begins, ends = lab.run.world.clock() - timedelta(days=1), lab.run.world.clock() + timedelta(hours=1)
+    short = ca.issue(signer("ca"), "short", begins=begins, ends=ends, hosts=("cache.default.svc",))
+    await lab.steps(create(SECRET, "cache-tls", data=tls_secret(short)["data"]), apply(size=2, **TLS))
+    assert lab.ready[0] in ("Ready", "CertificateExpiring")
+    lab.restart(READ_ONLY)
+    await lab.steps(later(7200), RESYNC)
+    assert lab.ready[0] == "CertificateExpired"
+    await lab.steps(given(certificate("renewed")), edit(None, {"metadata": {"labels": {"resync": "2"}}}))
+    assert lab.served == {certificate("renewed").certificate}
+    assert (mounted_certificate(lab.template), lab.ready[0]) == ("cache-tls", "SecretsNotCopied")
+
+
+@pytest.mark.parametrize(
+    ("step", "users"),
+    [(changed("app:two\n"), "app:two\n"), (apply(size=2, memoryMB=128, **AUTH, **TLS), "app:one\n")],
+    ids=["users", "memory"],
+)
+async def test_servers_keep_the_copy_of_the_former_certificate_while_the_present_one_has_ended(
+    step: ScenarioStep, users: str
+) -> None:
+    """Any replacement of servers, by an operator that may not write the copy."""
+    lab = Lab()
+    await lab.steps(given_users(), given_certificate(), apply(size=2, **AUTH, **TLS))
+    lab.restart(READ_ONLY)
+    await lab.steps(given(certificate("late", ended=True)), RESYNC)
+    assert lab.ready[0] == "CertificateExpired"
+    await lab.steps(step, edit(None, {"metadata": {"labels": {"resync": "2"}}}))
+    assert lab.served == {certificate().certificate}
+    assert (mounted_certificate(lab.template), lab.mounted) == ("cache-server-mounted", {users})
+    assert (lab.servers.emptied, lab.ready[0]) == (2, "CertificateExpired")
+    renewed = certificate("renewed")
+    await lab.steps(given(renewed), edit(None, {"metadata": {"labels": {"resync": "3"}}}))
+    assert lab.served == {renewed.certificate}
+    assert mounted_certificate(lab.template) == "cache-tls"
 
 
 async def test_changed_secret_is_copied_once_without_a_conflict() -> None:
