@@ -22,6 +22,7 @@ from plugin.session import Session, Target, connected, described
 from shared.kubernetes.errors import KubeError, Unavailable
 from shared.kubernetes.kinds import EVENT, POD, Obj
 from shared.kubernetes.ownership import ForeignObject, require_part
+from shared.runtime.steady_clock import elapsed
 
 POLL_SECONDS = 1.0
 """Seconds between two observations while a command waits."""
@@ -180,13 +181,12 @@ async def until(
     Raises:
         Problem: something was still missing.
     """
-    clock = asyncio.get_running_loop().time
-    deadline, last = clock() + seconds, ""
+    deadline, last = elapsed() + seconds, ""
     while missing := await _tried(attempt):
         if missing != last:
             show(missing)
             last = missing
-        if clock() >= deadline:
+        if elapsed() >= deadline:
             raise Problem(f"after {seconds:.0f} s: {missing}", fix)
         await pause()
 

@@ -7,7 +7,7 @@ the longest pause between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -42,7 +42,7 @@ def ordered(servers: tuple[Server, ...]) -> list[str]:
 )
 @resources(many=False)
 @click.option("--pod", "chosen", multiple=True, help="Restart only this pod (repeatable).")
-@click.option("--timeout", default=600.0, show_default=True, help="Seconds that each pod may take.")
+@click.option("--timeout", default=600.0, show_default=True, help="Seconds that each pod may take, without the pause.")
 @click.option("--yes", "-y", is_flag=True, help="Restart without a confirmation.")
 async def restart(
     session: Session, output: Output, words: tuple[str, ...], chosen: tuple[str, ...], timeout: float, yes: bool
@@ -78,17 +78,27 @@ async def restart(
         if database == MEMCACHED and not chosen:
             uids = {pods[pod]["metadata"]["uid"] for pod in order}
             await _roll(session, output, name, uids, timeout, lambda done: progress.update(task, completed=done))
-        for pod in order if database != MEMCACHED or chosen else ():
-            await _restart(session, output, database, name, pods[pod], timeout)
+        for number, pod in enumerate(order if database != MEMCACHED or chosen else ()):
+            await _restart(session, output, database, name, pods[pod], order[number + 1 :], timeout)
             progress.advance(task)
     output.text(f"Restarted {', '.join(order)}.")
 
 
-async def _restart(session: Session, output: Output, database: Database, name: str, pod: Obj, timeout: float) -> None:
+async def _restart(
+    session: Session, output: Output, database: Database, name: str, pod: Obj, later: Sequence[str], timeout: float
+) -> None:
+    """Evict one pod, and wait until the resource is Ready again.
+
+    Args:
+        later: names of the pods that follow.
+        timeout: seconds that it may take.
+    """
     uid, pod_name = pod["metadata"]["uid"], pod["metadata"]["name"]
-    await until(lambda: _missing(session, database, name, ""), timeout, output.text)
+    fix = _continue(session, database, name, [pod_name, *later])
+    await until(lambda: _missing(session, database, name, ""), timeout, output.text, fix)
     if database == MEMCACHED:
-        await until(lambda: _unfilled(session, name), timeout, output.text)
+        _, workload = await _workload(session, name)
+        await until(lambda: _unfilled(session, name), timeout + _pause_of(workload), output.text, fix)
 
     async def evicted() -> str:
         try:
@@ -100,9 +110,19 @@ async def _restart(session: Session, output: Output, database: Database, name: s
         return ""
 
     output.text(f"evicting {pod_name}")
-    await until(evicted, timeout, output.text)
+    await until(evicted, timeout, output.text, fix)
     await pause()  # the operator observes the eviction
-    await until(lambda: _missing(session, database, name, uid), timeout, output.text)
+    fix = _continue(session, database, name, later)
+    await until(lambda: _missing(session, database, name, uid), timeout, output.text, fix)
+
+
+def _continue(session: Session, database: Database, name: str, left: Sequence[str]) -> str:
+    """Return how to continue after a failure: the same command would restart pods again that have restarted."""
+    where = f"{database.kind.name.lower()}/{name} --namespace {session.namespace}"
+    if not left:
+        return f"it continues; watch it with: kubectl platform status {where}"
+    pods = " ".join(f"--pod {pod}" for pod in left)
+    return f"continue with the pods that are left: kubectl platform restart {where} {pods}"
 
 
 async def _roll(
@@ -112,7 +132,7 @@ async def _roll(
 
     Args:
         uids: UIDs of the pods.
-        timeout: seconds that each may take.
+        timeout: seconds that each may take, without the pause.
         done: gets the number of pods that were replaced.
     """
     await until(lambda: _missing(session, MEMCACHED, name, ""), timeout, output.text)
@@ -129,8 +149,9 @@ async def _roll(
         message = overview(MEMCACHED, resource, pods, now()).ready.message
         return f"{len(left)} of {len(uids)} pods are left: {message}" if left else ""
 
-    await until(replaced, timeout * len(uids), output.text)
-    await until(lambda: _missing(session, MEMCACHED, name, ""), timeout, output.text)
+    fix = _continue(session, MEMCACHED, name, ())
+    await until(replaced, (timeout + _pause_of(workload)) * len(uids), output.text, fix)
+    await until(lambda: _missing(session, MEMCACHED, name, ""), timeout, output.text, fix)
 
 
 async def _workload(session: Session, name: str) -> tuple[Kind, Obj]:
@@ -151,10 +172,15 @@ async def _unfilled(session: Session, name: str) -> str:
     """Return that a new server of a Memcached has not been ready for the pause yet, by which clients have filled it."""
     _, workload = await _workload(session, name)
     available, desired = (workload.get("status") or {}).get("availableReplicas") or 0, workload["spec"]["replicas"]
-    seconds = workload["spec"].get("minReadySeconds") or 0
     if available >= desired:
         return ""
-    return f"{desired - available} of {desired} servers are new: waiting until clients have filled them, {seconds} s"
+    new = f"{desired - available} of {desired} servers are new"
+    return f"{new}: waiting until clients have filled them, {_pause_of(workload)} s"
+
+
+def _pause_of(workload: Obj) -> int:
+    """Return the longest pause after each new server of a Memcached, in seconds."""
+    return int(workload["spec"].get("minReadySeconds") or 0)
 
 
 async def _uid(session: Session, pod: str) -> str:

@@ -12,12 +12,13 @@ from operators.redis.objects import names as redis_names
 from operators.redis.objects import redis_conf
 from plugin import access
 from plugin.cli import complete
+from plugin.commands import base
 from plugin.databases import ALL, BACKUP, SERVERS
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import POD
 from shared.status.reconciliation_pause import PAUSE
-from tests.harness.scenario import ScenarioStep, later
+from tests.harness.scenario import ScenarioStep, later, lose, pod_problem
 from tests.redis.simulation import losses
 from tests.redis.simulation.moving_slots import redis_of
 from tests.support.etcd import scenarios as etcd
@@ -359,3 +360,76 @@ def test_error_names_the_problem_and_the_fix(orders: Terminal, line: str, messag
     assert message in result.output
     assert "  fix: " in result.output
     assert "Traceback" not in result.output
+
+
+PAUSED_FOR = 1800
+"""Seconds of a pause after each server, longer than the default of --timeout for two."""
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A Memcached with two servers; the time of its world passes for the plugin, too."""
+    pause = {"updateStrategy": {"pauseSeconds": PAUSED_FOR}}
+    terminal = Terminal(monkeypatch, memcached.MEMCACHED, memcached.apply(size=2, **pause))
+    monkeypatch.setattr(base, "elapsed", lambda: terminal.play.world.clock().timestamp())
+    servers = terminal.play.world.database
+    assert isinstance(servers, memcached.Servers)
+    servers.clients.keys = 20_000  # clients fill a new server more slowly than the pause lasts
+    terminal.do(later(2 * PAUSED_FOR))
+    terminal.transport.between = lambda: terminal.play.wait(20)
+    return terminal
+
+
+def evicted(terminal: Terminal) -> list[str]:
+    paths = [request.path.split("/") for request in terminal.transport.requests]
+    return [path[-2] for path in paths if path[-1] == "eviction"]
+
+
+def test_restart_of_several_servers_waits_for_the_pause_after_each(cache: Terminal) -> None:
+    result = cache.run("restart memcached/cache --yes --pod cache-0 --pod cache-1")
+    assert result.exit_code == 0, result.output
+    assert evicted(cache) == ["cache-0", "cache-1"]
+
+
+def test_restart_that_ends_too_early_names_the_pods_that_are_left(cache: Terminal) -> None:
+    """The same command would evict a server again that clients have filled."""
+    cache.do(pod_problem("Unready"))
+    cache.do(lose(POD))
+    result = cache.run("restart memcached/cache --yes --pod cache-0 --pod cache-1")
+    assert (result.exit_code, evicted(cache)) == (1, [])
+    left = "kubectl platform restart memcached/cache --namespace default"
+    assert f"  fix: continue with the pods that are left: {left} --pod cache-0 --pod cache-1\n" in result.output
+    assert base.REPEAT not in result.output
+
+
+def test_restart_that_fails_after_an_eviction_names_the_other_pods(cache: Terminal) -> None:
+    async def fails() -> None:
+        if evicted(cache):
+            cache.play.stage.workloads.pod_problem = lambda _: "Unready"
+        await cache.play.wait(20)
+
+    cache.transport.between = fails
+    result = cache.run("restart memcached/cache --yes --pod cache-0 --pod cache-1")
+    assert (result.exit_code, evicted(cache)) == (1, ["cache-0"])
+    assert result.output.endswith("restart memcached/cache --namespace default --pod cache-1\n")
+
+
+def test_restart_of_all_servers_waits_for_all_pauses(cache: Terminal) -> None:
+    before = {pod["metadata"]["uid"] for pod in cache.play.stage.find(POD)}
+    result = cache.run("restart memcached/cache --yes")
+    assert result.exit_code == 0, result.output
+    assert before.isdisjoint(pod["metadata"]["uid"] for pod in cache.play.stage.find(POD))
+    assert len(cache.transport.requests) == 1, "one change of the template"
+
+
+def test_restart_of_all_servers_continues_without_the_command(cache: Terminal) -> None:
+    async def fails() -> None:
+        if cache.transport.requests:
+            cache.play.stage.workloads.pod_problem = lambda _: "Unready"
+        await cache.play.wait(200)
+
+    cache.transport.between = fails
+    result = cache.run("restart memcached/cache --yes")
+    assert result.exit_code == 1
+    watch = "kubectl platform status memcached/cache --namespace default"
+    assert f"  fix: it continues; watch it with: {watch}\n" in result.output
