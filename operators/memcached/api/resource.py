@@ -300,6 +300,12 @@ def _issuer_warnings(resource: Memcached, before: Memcached) -> list[str]:
     ]
 
 
+def _mounted(spec: MemcachedSpec) -> tuple[object, ...]:
+    """Return what servers that mount copies of Secrets get from these, apart from the content."""
+    mode = "secret" if spec.tls_mode == "certManager" else spec.tls_mode
+    return spec.auth and bool(spec.auth.secret_name), mode, spec.needs_client_certificate
+
+
 def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
     spec, former, kind = as_object(resource.spec), as_object(before.spec), workload_kind(resource)
     if kind != workload_kind(before):
@@ -322,6 +328,12 @@ def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
             "memory change. Otherwise the change replaces all servers, one by one, and the new servers start empty."
         ]
     names = ", ".join(f"spec.{name}" for name in sorted(changed))
+    if {*changed} <= {"auth", "tls"} and _mounted(resource.spec) == _mounted(before.spec):
+        others = ", or verify clients by another ca.crt," if resource.spec.needs_client_certificate else ""
+        return [
+            f"{names}: servers that mount the Secret itself (SecretsNotCopied){others} are replaced, one by one, and "
+            "start empty. The others load the new content without a restart."
+        ]
     pause = resource.spec.update_strategy.pause_seconds
     hint = "" if pause else " Set spec.updateStrategy.pauseSeconds to let clients fill each one before the next."
     return [f"{names}: the change replaces all servers, one by one, and the new servers start empty.{hint}"]

@@ -50,6 +50,7 @@ SIDECAR_PORTS = (9150, 9151)
 """Port of the sidecar without spec.metrics, and the one that it has if containerPort is the first."""
 
 _ROLLS = " A change replaces the servers one by one, and the new servers start empty."
+_ROLLS_UNLESS_COPIED = _ROLLS + " Another secretName alone replaces none that mount copies."
 
 _MEMORY_LIMIT_CEL = "self.resources.limits['memory']"  # with .memory, the API server cannot bound the cost
 
@@ -78,7 +79,8 @@ class Tls(SpecModel):
         "NAME-server-tls and NAME-client-tls (for clients); a new certificate or authority replaces no server. secret: "
         "you, in the Secret of secretName. certManager: cert-manager, with issuer, in the last two Secrets. Cannot "
         "change directly from self to certManager, nor from certManager or secret to self, because clients must trust "
-        "an authority before servers use it." + _ROLLS,
+        "an authority before servers use it." + _ROLLS + " One between secret and certManager replaces none that "
+        "mount copies, unless clientAuth is required and ca.crt changes.",
     )
     issuer: Issuer | None = Field(None, description="Issuer of cert-manager. Required with mode certManager.")
     secret_name: Name | None = Field(
@@ -335,10 +337,12 @@ class MemcachedSpec(PodSettings, PodExtensions):
     auth: Auth | None = Field(
         None,
         description="Authentication of clients by user and password. If not set, any client that can reach a server "
-        "can use it. Each server gets a sidecar that makes it load changed users." + _ROLLS,
+        "can use it. Each server gets a sidecar that makes it load changed users." + _ROLLS_UNLESS_COPIED,
     )
     tls: Tls | None = Field(
-        None, description="TLS between clients and servers (-Z). If not set, connections are not encrypted." + _ROLLS
+        None,
+        description="TLS between clients and servers (-Z). If not set, connections are not encrypted."
+        + _ROLLS_UNLESS_COPIED,
     )
     network: Network = Field(default_factory=Network, description=NETWORK)
     metrics: Metrics | None = Field(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from operators.memcached.api.resource import ADMISSION, API, Memcached
 from operators.memcached.api.spec import DEFAULT_VERSION
-from operators.memcached.objects.names import Mounts, owner
+from operators.memcached.objects.names import copies, owner
 from operators.memcached.objects.pod import Sidecar, pod
 from shared.kubernetes.kinds import Obj
 from tests.support.cases import Case, Change
@@ -138,9 +138,8 @@ def template_of(spec: Obj) -> Obj:
     given["metadata"]["uid"] = "00000000-0000-4000-8000-000000000001"
     resource = Memcached.parse(given)
     own = owner(resource, "memcached-operator")
-    return pod(
-        resource, own, resource.spec.image_reference(""), Sidecar("example.com/exporter:1", reloads=True), "", Mounts()
-    )
+    sidecar = Sidecar("example.com/exporter:1", reloads=True)
+    return pod(resource, own, resource.spec.image_reference(""), sidecar, "", copies(resource))
 
 
 @pytest.mark.parametrize("leaf", [leaf for leaf in CHANGES if leaf != "workload"])
@@ -148,6 +147,51 @@ def test_change_gives_a_warning_exactly_if_it_changes_the_pods(leaf: str) -> Non
     warnings = warnings_of(obj(**CHANGES[leaf]), obj())
     warns = "replaces all servers" in warnings
     assert warns == (template_of(CHANGES[leaf]) != template_of({})), warnings
+
+
+ORDERED: Obj = {"mode": "certManager", "issuer": {"name": "ours"}}
+REQUIRED: Obj = {"clientAuth": "required"}
+
+
+@pytest.mark.parametrize(
+    ("former", "new", "others"),
+    [
+        ({"auth": {"secretName": "a"}}, {"auth": {"secretName": "b"}}, ""),
+        ({"tls": {"secretName": "a"}}, {"tls": {"secretName": "b"}}, ""),
+        ({"tls": {"secretName": "a"}}, {"tls": ORDERED}, ""),
+        ({"tls": ORDERED}, {"tls": {"secretName": "a"}}, ""),
+        ({"tls": ORDERED}, {"tls": {**ORDERED, "issuer": {"name": "theirs"}}}, ""),
+        (
+            {"tls": {"secretName": "a", **REQUIRED}},
+            {"tls": {"secretName": "b", **REQUIRED}},
+            ", or verify clients by another ca.crt,",
+        ),
+    ],
+)
+def test_another_secret_warns_only_of_the_servers_that_it_replaces(former: Obj, new: Obj, others: str) -> None:
+    assert template_of(former) == template_of(new)
+    warnings = warnings_of(obj(**new), obj(**former))
+    (field,) = new
+    assert "replaces all servers" not in warnings
+    mounting = f"spec.{field}: servers that mount the Secret itself (SecretsNotCopied){others} are replaced, one by one"
+    assert mounting in warnings
+    assert mounting not in warnings_of(obj(**new), obj(size=0, **former))
+    assert "replaces all servers" in warnings_of(obj(**new, memoryMB=32), obj(**former))
+
+
+@pytest.mark.parametrize(
+    ("former", "new"),
+    [
+        ({"auth": {"secretName": "a"}}, {"auth": {}}),
+        ({"auth": {"secretName": "a"}}, {}),
+        ({"tls": {"mode": "self"}}, {"tls": {"secretName": "a"}}),
+        ({"tls": {"secretName": "a"}}, {"tls": {"secretName": "b", **REQUIRED}}),
+        ({"tls": {"secretName": "a"}}, {"tls": {"mode": "none"}}),
+    ],
+)
+def test_another_kind_of_secret_warns_that_all_servers_are_replaced(former: Obj, new: Obj) -> None:
+    assert template_of(former) != template_of(new)
+    assert "replaces all servers" in warnings_of(obj(**new), obj(**former))
 
 
 def test_another_issuer_warns_that_clients_must_trust_its_authority_first() -> None:
