@@ -50,7 +50,7 @@ SIDECAR_PORTS = (9150, 9151)
 """Port of the sidecar without spec.metrics, and the one that it has if containerPort is the first."""
 
 _ROLLS = " A change replaces the servers one by one, and the new servers start empty."
-_ROLLS_UNLESS_COPIED = _ROLLS + " Another secretName alone replaces none that mount copies."
+_COPIED = _ROLLS + " Another secretName alone replaces none that mount copies."
 
 _MEMORY_LIMIT_CEL = "self.resources.limits['memory']"  # with .memory, the API server cannot bound the cost
 
@@ -337,12 +337,10 @@ class MemcachedSpec(PodSettings, PodExtensions):
     auth: Auth | None = Field(
         None,
         description="Authentication of clients by user and password. If not set, any client that can reach a server "
-        "can use it. Each server gets a sidecar that makes it load changed users." + _ROLLS_UNLESS_COPIED,
+        "can use it. Each server gets a sidecar that makes it load changed users." + _COPIED,
     )
     tls: Tls | None = Field(
-        None,
-        description="TLS between clients and servers (-Z). If not set, connections are not encrypted."
-        + _ROLLS_UNLESS_COPIED,
+        None, description="TLS between clients and servers (-Z). If not set, connections are not encrypted." + _COPIED
     )
     network: Network = Field(default_factory=Network, description=NETWORK)
     metrics: Metrics | None = Field(
