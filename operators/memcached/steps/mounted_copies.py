@@ -77,8 +77,8 @@ def _outdated(seen: Assessment, users: str, copied: CopiedCertificate | None) ->
     """
     own, found = names.owner(seen.resource, seen.settings.operator), seen.secrets.found
     originals = dict[str, tuple[str, Mapping[str, str]]]()
-    if content := usable_users(users, found):
-        originals[names.copy_names(seen.resource).users] = users, {USERS_KEY: content}
+    if text := usable_users(users, found):
+        originals[names.copy_names(seen.resource).users] = users, {USERS_KEY: text}
     if copied is not None and copied.original is not None and not copied.withheld(seen.now):
         stored = content_of(found.get(copied.source))
         originals[copied.name] = copied.source, {key: stored[key] for key in CERTIFICATE_KEYS if key in stored}

@@ -187,6 +187,7 @@ MEMCACHED = Subject(
 NAMED: Obj = {"size": 1, "workload": "StatefulSet"}
 DEPLOYED: Obj = {"size": 1, "workload": "Deployment"}
 AUTH: Obj = {"auth": {"secretName": "cache-users"}}
+OTHER_AUTH: Obj = {"auth": {"secretName": "other-users"}}
 TLS: Obj = {"tls": {"secretName": "cache-tls"}}
 ISSUED: Obj = {"tls": {"mode": "self", "clientAuth": "required"}}
 BUDGET: Obj = {"podDisruptionBudget": {"maxUnavailable": 1}}
@@ -306,6 +307,17 @@ SCENARIOS = (
             unobserved(edit(SECRET, {"data": users("two")}, "cache-users")),
             *at_once(delete(SECRET, "cache-users"), given_users("two")),
             edit(None, {"metadata": {"labels": {"a": "b"}}}),
+        ),
+        given=(given_users(), apply(size=1, **AUTH)),
+    ),
+    Scenario(
+        "another Secret in a spec that is applied later",
+        (
+            create(SECRET, "other-users", data=users("other")),
+            apply(size=1, **OTHER_AUTH, paused=True),
+            unobserved(edit(SECRET, {"data": users("two")}, "cache-users")),
+            edit(None, {"metadata": {"labels": {"a": "b"}}}),
+            apply(size=1, **OTHER_AUTH),
         ),
         given=(given_users(), apply(size=1, **AUTH)),
     ),
