@@ -89,7 +89,7 @@ def copies_any_certificate(patch: pytest.MonkeyPatch) -> None:
 
 def mounts_the_users_of_others(patch: pytest.MonkeyPatch) -> None:
     """Mount the Secret that users change, instead of a copy of its valid content."""
-    patch.setattr(provisioning, "copies", names.originals)
+    patch.setattr(provisioning, "next_mounts", lambda seen: names.originals(seen.resource))
 
 
 def takes_users_for_loaded(patch: pytest.MonkeyPatch) -> None:
