@@ -10,6 +10,7 @@ from operators.memcached.reasons import REFRESHING_CERTIFICATES
 from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, RefreshCertificates, ServedCertificate
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Step
+from shared.status.verdict import Progress
 
 
 def refresh_certificates(seen: Assessment) -> Step:
@@ -63,7 +64,12 @@ def _refresh(seen: Assessment, stale: Sequence[Pod], done: str) -> Step:
     else:
         message = f"{progress}. The kubelet updates the files within two minutes; then the servers reload them."
     call = RefreshCertificates(due, seen.workload.ports, seen.secrets, resource.certificate, server_hosts(resource))
-    calls, is_warning = (call,) if due else (), bool(unreachable)
-    return Step.progressing(
-        REFRESHING_CERTIFICATES, message, *calls, warning=is_warning, requeue=REFRESH_INTERVAL_SECONDS
+    actions = (call,) if due else ()
+    return Step(
+        actions,
+        Progress.PROGRESSING,
+        REFRESHING_CERTIFICATES,
+        message,
+        warning=bool(unreachable),
+        requeue=REFRESH_INTERVAL_SECONDS,
     )
