@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from operators.memcached.api.resource import WORKLOADS, Memcached, workload_kind
 from operators.memcached.client.errors import Unreachable
+from operators.memcached.facts.pause import CHECK_INTERVAL_SECONDS
 from operators.memcached.objects.names import owner, server_hosts
 from operators.memcached.objects.pod import CONTAINER, reloads_users
-from operators.memcached.reasons import SERVER_NOT_RESPONDING
 from operators.memcached.replica_sets import ReplicaSets
 from operators.memcached.security.certificates import ServedCertificate, inspect_certificate
 from operators.memcached.security.connection import Access, Connect
@@ -21,7 +22,7 @@ from operators.memcached.security.versions import inspect_response, inspect_vers
 from operators.memcached.state.observed import Observed, Workload
 from operators.memcached.traffic import WINDOW_SECONDS, Meter, Traffic, inspect_traffic
 from shared.kubernetes import ownership
-from shared.kubernetes.accessors import condition, is_terminating
+from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import (
     AUTOSCALER,
@@ -36,7 +37,6 @@ from shared.kubernetes.kinds import (
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
 from shared.runtime.steady_clock import elapsed
-from shared.status.conditions import READY
 from shared.status.phases import CREATING, SCALING, UPDATING
 from shared.steps import connection
 from shared.steps.network_policy import network_policy_name
@@ -44,7 +44,25 @@ from shared.steps.network_policy import network_policy_name
 MAX_COMPARED = 8
 """Maximum number of servers that became ready last, and that became ready first, whose gets are inspected."""
 
+MAX_GAP_SECONDS = 30.0
+"""Longest time between two queries without a response that count as one outage: observations may pause."""
+
 Observe = Callable[[Memcached, Cache, Kube], Awaitable[Observed]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """Result of the last query whether servers respond.
+
+    Attributes:
+        at: monotonic time of the result, in seconds.
+        errors: servers that did not respond, by pod: why.
+        since: times of the first of several such results, by pod.
+    """
+
+    at: float
+    errors: Mapping[str, Unreachable] = field(default_factory=dict)
+    since: Mapping[str, float] = field(default_factory=dict)
 
 
 def observer(connect: Connect, attest: Attest, clock: Callable[[], float] = elapsed) -> Observe:
@@ -55,28 +73,14 @@ def observer(connect: Connect, attest: Attest, clock: Callable[[], float] = elap
         attest: queries the sidecar of a running server.
         clock: monotonic time in seconds.
     """
-    began = dict[str, dict[str, float]]()
-    return partial(_observe, connect, attest, lambda *given: _outages(began, clock(), *given), Meter(), ReplicaSets())
-
-
-def _outages(
-    began: dict[str, dict[str, float]], now: float, resource: Memcached, found: Iterable[str]
-) -> Mapping[str, float]:
-    """Return for how many seconds servers do not respond, by pod; 0 until this process has reported it.
-
-    Without the report it queries rarely, and a server may have responded in between.
-    """
-    before = began.pop(resource.uid, {})
-    is_reported = condition(resource.obj, READY).get("reason") == SERVER_NOT_RESPONDING
-    if since := {name: before.get(name, now) if is_reported else now for name in found}:
-        began[resource.uid] = since
-    return {name: now - start for name, start in since.items()}
+    return partial(_observe, connect, attest, clock, dict[str, _Query](), Meter(), ReplicaSets())
 
 
 async def _observe(
     connect: Connect,
     attest: Attest,
-    outages: Callable[[Memcached, Iterable[str]], Mapping[str, float]],
+    clock: Callable[[], float],
+    queries: dict[str, _Query],
     meter: Meter,
     replica_sets: ReplicaSets,
     resource: Memcached,
@@ -96,7 +100,7 @@ async def _observe(
     is_former = template is not None and not reloads_users(template)
     secrets = await read_secrets(resource, kube, connected, template, hashes_users=is_former)
     access = Access(connect, workload.ports, secrets, resource.certificate, server_hosts(resource))
-    unresponsive = await _unresponsive(access, resource, workload)
+    query = await _query(access, queries, clock, resource, workload)
     return Observed(
         workload=workload,
         former=other if ownership.owned_by(resource.uid, other.obj) else None,
@@ -107,8 +111,8 @@ async def _observe(
         served_certificates=await _served_certificates(access, resource, workload),
         accepted_users=await _accepted_users(access, attest, resource, workload),
         server_images=await _server_images(access, attest, resource, workload),
-        unresponsive=unresponsive,
-        outages=outages(resource, unresponsive),
+        unresponsive=query.errors,
+        outages={name: query.at - since for name, since in query.since.items()},
         traffic=await _traffic(access, meter, resource, workload),
         connection=connected,
     )
@@ -187,18 +191,32 @@ async def _server_images(access: Access, attest: Attest, resource: Memcached, wo
     return known | {image: version for image, version in zip(queried, found, strict=True) if version}
 
 
-async def _unresponsive(access: Access, resource: Memcached, workload: Workload) -> dict[str, Unreachable]:
+async def _query(
+    access: Access, queries: dict[str, _Query], clock: Callable[[], float], resource: Memcached, workload: Workload
+) -> _Query:
     """Query the ready servers without a sidecar that would be their readiness probe: the kubelet only connects.
 
-    Not while servers are added or replaced, because each change of each pod is then observed.
+    While servers are added or replaced, each change of each pod is observed: then the last result counts for a while.
+
+    Args:
+        queries: last query of each resource, by UID, as far as the next one depends on it.
     """
-    if resource.phase in ("", CREATING, SCALING, UPDATING):
-        return {}
+    last, now = queries.pop(resource.uid, None), clock()
+    before = last if last is not None and now - last.at <= MAX_GAP_SECONDS else _Query(now)
     ports = workload.attestation_ports
     spoken = workload.speaking(tls=access.secrets.pair is not None)
     pods = [pod for pod in spoken if ports.get(pod.name) is None and pod.name in workload.queryable]
-    found = await _inspect(pods, lambda pod: inspect_response(access, pod.address))
-    return {name: error for name, error in found.items() if error is not None}
+    is_changing = resource.phase in ("", CREATING, SCALING, UPDATING)
+    found: Mapping[str, Unreachable | None]
+    if is_changing and (last is None or now - last.at < CHECK_INTERVAL_SECONDS):
+        at, found = before.at, before.errors
+    else:
+        found, at = await _inspect(pods, lambda pod: inspect_response(access, pod.address)), clock()
+    errors = {pod.name: error for pod in pods if (error := found.get(pod.name)) is not None}
+    query = _Query(at, errors, {name: before.since.get(name, at) for name in errors})
+    if is_changing or errors:
+        queries[resource.uid] = query
+    return query
 
 
 async def _traffic(access: Access, meter: Meter, resource: Memcached, workload: Workload) -> dict[str, Traffic]:

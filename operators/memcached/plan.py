@@ -72,7 +72,6 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             report_failing_server,
             resize_servers,  # CPU and memory, without a restart
             wait_for_servers,  # all up to date and ready
-            report_hung_servers,  # although their probes succeed
             delete_former_workload,  # after a change of spec.workload
             await_users,  # servers reload a changed users file without a restart
             DATABASE.empty_spare_secrets,  # which no server mounts any longer
@@ -84,6 +83,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
 
     def _heal(self) -> tuple[tuple[StepOf[Assessment], ...], ...]:
         return (
+            (report_hung_servers,),  # although their probes succeed
             (DATABASE.ensure_connection,),  # a copy for clients, on which no server depends
             (DATABASE.proven(renew_certificates),),  # certificates of running servers
             (DATABASE.proven(renew_copies),),  # its copy, and that of users

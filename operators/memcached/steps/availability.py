@@ -99,6 +99,8 @@ def phase(seen: Assessment, verdict: Verdict) -> str:
     """Return `status.phase`."""
     if verdict.reason in (RELOADING_USERS, REFRESHING_CERTIFICATES, RESIZING):
         return RUNNING
+    if verdict.reason == SERVER_NOT_RESPONDING:
+        return DEGRADED  # also after a change of the spec, which is applied
     settled = {Progress.DONE: RUNNING, Progress.PAUSED: PAUSED, Progress.BLOCKED: FAILED}
     return settled.get(verdict.progress) or seen.operation
 
@@ -109,8 +111,8 @@ def summary(seen: Assessment) -> str:
 
 
 def serves_all(seen: Assessment) -> bool:
-    """Return whether `spec.size` servers are ready, outdated or not."""
-    return len(seen.workload.ready) == seen.resource.spec.size
+    """Return whether `spec.size` servers are ready, outdated or not, and none of them hangs."""
+    return len(seen.workload.ready) == seen.resource.spec.size and not seen.proven_hangs
 
 
 def pauses(seen: Assessment) -> float:

@@ -12,6 +12,7 @@ from shared.kubernetes.kinds import POD, Obj
 from shared.status.conditions import AVAILABLE, OBSERVED, READY
 from tests.harness.scenario import apply, edit
 from tests.harness.scenario_runner import ScenarioRun, World
+from tests.memcached.unit.world import UNPAUSED
 from tests.support.memcached.scenarios import MEMCACHED, NAMED, Servers
 
 
@@ -26,12 +27,18 @@ class Lab:
         self._resyncs = 0
 
     async def create(self, **spec: Any) -> None:
-        await self.run.run_steps((apply(**NAMED | spec),))
+        await self.apply(**spec)
         self.addresses = [pod["status"]["podIP"] for pod in self.run.stage.find(POD)]
+
+    async def apply(self, **spec: Any) -> None:
+        await self.run.run_steps((apply(**NAMED | spec),))
 
     async def hang(self, count: int) -> None:
         """Let as many servers hang from now on, and resync."""
         self.servers.hung = set(self.addresses[:count])
+        await self.resync()
+
+    async def resync(self) -> None:
         self._resyncs += 1
         await self.run.run_steps((edit(None, {"metadata": {"labels": {"resync": str(self._resyncs)}}}),))
 
@@ -81,6 +88,73 @@ async def test_slow_response_after_another_reason_is_not_taken_for_a_hang() -> N
         await lab.hang(1)
     assert lab.condition(READY)["reason"] == "ServerNotResponding"
     assert lab.available == "True"
+    await lab.run.wait(20)
+    assert lab.available == "False"
+
+
+@pytest.mark.parametrize("spec", [{"paused": True}, {"memoryMB": 8, "maxItemSizeMB": 8}], ids=["paused", "invalid"])
+async def test_server_that_hangs_while_the_spec_is_not_applied_is_not_available(spec: Obj) -> None:
+    lab = Lab()
+    await lab.create(size=2)
+    await lab.apply(size=2, **spec)
+    await lab.hang(1)
+    await lab.run.wait(20)
+    reported = lab.condition(READY)
+    assert (lab.available, reported["status"]) == ("False", "False")
+    assert reported["reason"] in ("Paused", "InvalidSpec")
+    await lab.hang(0)
+    assert lab.available == "True"
+
+
+async def test_server_that_hangs_while_another_one_is_not_ready_is_not_available() -> None:
+    lab = Lab()
+    await lab.create(size=3, workload="Deployment")
+    unready = lab.run.stage.find(POD)[2]["metadata"]["name"]
+    lab.run.stage.workloads.pod_problem = lambda pod: "Unready" if pod["metadata"]["name"] == unready else ""
+    await lab.hang(1)
+    await lab.run.wait(10, times=2)
+    assert (lab.available, lab.condition(READY)["reason"]) == ("False", "Degraded")
+
+
+async def test_server_that_hangs_while_an_update_does_not_continue_is_not_available() -> None:
+    lab = Lab()
+    await lab.create(size=3, workload="Deployment")
+    former = {pod["metadata"]["name"] for pod in lab.run.stage.find(POD)}
+    lab.run.stage.workloads.pod_problem = lambda pod: "" if pod["metadata"]["name"] in former else "ImagePullBackOff"
+    await lab.apply(size=3, workload="Deployment", version="1.6.18", **UNPAUSED)
+    await lab.run.wait(300)
+    connections = lab.servers.connections
+    await lab.hang(1)
+    assert lab.servers.connections == connections, "not at each change of each pod"
+    await lab.run.wait(10, times=3)
+    assert (lab.available, lab.condition(READY)["reason"]) == ("False", "ImagePullFailed")
+
+
+@pytest.mark.parametrize("change", [{"podDisruptionBudget": {}}, {"size": 3}], ids=" ".join)
+async def test_change_of_the_spec_does_not_end_the_report_of_a_server_that_hangs(change: Obj) -> None:
+    lab = Lab()
+    await lab.create(size=2)
+    await lab.hang(1)
+    await lab.run.wait(20)
+    lab.run.world.start_counting()
+    await lab.apply(**{"size": 2} | change)
+    await lab.run.wait(10, times=6)
+    (resource,) = lab.run.stage.find()
+    written = [event["object"] for kind, event in lab.run.world.history if kind == lab.run.stage.kind]
+    assert {accessors.condition(each, AVAILABLE)["status"] for each in (*written, resource)} == {"False"}
+    assert (lab.condition(READY)["reason"], resource["status"]["phase"]) == ("ServerNotResponding", "Degraded")
+    await lab.hang(0)
+    assert (lab.available, lab.condition(READY)["status"]) == ("True", "True")
+
+
+async def test_slow_responses_that_are_far_apart_are_not_taken_for_one_hang() -> None:
+    """The operator may not observe for a while, as when another replica is the leader."""
+    lab = Lab()
+    await lab.create(size=2)
+    await lab.hang(1)
+    lab.run.world.clock.wait(600)
+    await lab.resync()
+    assert (lab.available, lab.condition(READY)["reason"]) == ("True", "ServerNotResponding")
     await lab.run.wait(20)
     assert lab.available == "False"
 
