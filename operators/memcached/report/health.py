@@ -47,7 +47,9 @@ def _degraded(seen: Assessment) -> Finding:
 
 
 def _observed(seen: Assessment) -> Finding:
-    """Return whether the operator reaches the servers that it queries."""
+    """Return whether the operator reaches the servers that it queries. A hang that is certain is not its blindness."""
     reports = (seen.served_certificates, seen.accepted_users)
     errors = {name: report.error for each in reports for name, report in each.items() if report.error}
-    return health.observed(errors | {name: str(error) for name, error in seen.unresponsive.items()})
+    errors |= {name: str(error) for name, error in seen.unresponsive.items()}
+    hung = {*seen.proven_hangs}
+    return health.observed({name: error for name, error in errors.items() if name not in hung})

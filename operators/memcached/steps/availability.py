@@ -85,9 +85,12 @@ def wait_for_servers(seen: Assessment) -> Step:
 
 
 def report_hung_servers(seen: Assessment) -> Step:
-    """Report servers that do not respond, and that no sidecar watches. Only a user may end them, with their items."""
+    """Report servers that do not respond, and that no sidecar watches. Only a user may end them, with their items.
+
+    Those that the operator cannot reach are in the condition Observed, until a query succeeds soon.
+    """
     if not (hung := seen.hung_servers):
-        return PASS
+        return Step(requeue=CHECK_INTERVAL_SECONDS) if seen.unresponsive else PASS
     message = (
         f"{seen.summary}. {listed(hung)}: accepting connections, but not responding to the operator. If clients get no "
         "response either, delete the pod. With spec.metrics, a sidecar ends servers that hang."

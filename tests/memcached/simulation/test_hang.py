@@ -47,6 +47,12 @@ class Lab:
         return accessors.condition(resource, kind)
 
     @property
+    def next_observation(self) -> float | None:
+        """Seconds until the operator observes again; None if only an event or the resync makes it."""
+        assert self.run.operator is not None
+        return self.run.operator.queue.delay
+
+    @property
     def available(self) -> str:
         return str(self.condition(AVAILABLE)["status"])
 
@@ -208,6 +214,30 @@ async def test_server_that_the_operator_cannot_reach_is_not_taken_for_hung() -> 
     await lab.run.wait(60)
     assert (lab.available, lab.condition(OBSERVED)["status"]) == ("True", "False")
     assert lab.condition(READY)["status"] == "True"
+
+
+async def test_server_that_the_operator_could_not_reach_is_queried_again_soon() -> None:
+    lab = Lab()
+    await lab.create(size=2)
+    lab.servers.unreachable = set(lab.addresses[:1])
+    await lab.resync()
+    assert lab.condition(OBSERVED)["status"] == "False"
+    assert lab.next_observation == 10
+    lab.servers.unreachable = set()
+    await lab.run.wait(10)
+    assert (lab.condition(OBSERVED)["status"], lab.next_observation) == ("True", None)
+
+
+async def test_network_is_not_suspected_of_a_hang_that_is_certain() -> None:
+    lab = Lab()
+    await lab.create(size=2)
+    await lab.hang(1)
+    await lab.run.wait(20)
+    assert (lab.available, lab.condition(OBSERVED)["status"]) == ("False", "True")
+    lab.servers.unreachable = set(lab.addresses[1:])
+    await lab.run.wait(10)
+    assert (lab.available, lab.condition(OBSERVED)["status"]) == ("False", "False")
+    assert lab.condition(OBSERVED)["message"].startswith("cache-1: ready according to the kubelet")
 
 
 @pytest.mark.parametrize("args", [["-Bbinary"], ["-B", "binary"], ["--protocol=binary"], ["-S"], ["-vS"]], ids=" ".join)
