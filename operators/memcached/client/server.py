@@ -34,6 +34,9 @@ MAX_LINE_BYTES = 64 * 1024
 MAX_LINES, MAX_RESPONSE_BYTES = 10_000, 512 * 1024
 """Limits of a line, and of a response; the longest one of memcached, to `stats items`, has about 2,000 lines."""
 
+MAX_GENERAL_LINES, MAX_GENERAL_BYTES = 300, 32 * 1024
+"""Limits of the general statistics, about 100 lines, which the operator requests of many servers at once."""
+
 Section = Literal["", "settings", "slabs", "items"]
 """Argument of `stats`; empty for the general statistics."""
 
@@ -152,16 +155,15 @@ class _Connection:
 
     async def stats(self, section: Section = "") -> dict[str, str]:
         command = f"stats {section}".rstrip()
+        lines, size = (MAX_LINES, MAX_RESPONSE_BYTES) if section else (MAX_GENERAL_LINES, MAX_GENERAL_BYTES)
         found: dict[str, str] = {}
-        size = 0
+        received = 0
         async with self._exchange(command):
-            for _ in range(MAX_LINES):
+            for _ in range(lines):
                 line = await self._line(command)
-                size += len(line)
-                if size > MAX_RESPONSE_BYTES:
-                    raise UnexpectedAnswer(
-                        f"{self.address} returned more than {MAX_RESPONSE_BYTES} bytes for {command!r}."
-                    )
+                received += len(line)
+                if received > size:
+                    raise UnexpectedAnswer(f"{self.address} returned more than {size} bytes for {command!r}.")
                 if line == "END":
                     return found
                 word, _, stat = line.partition(" ")
@@ -169,7 +171,7 @@ class _Connection:
                     raise self._unexpected(command, line)
                 name, _, value = stat.partition(" ")
                 found[name] = value
-            raise UnexpectedAnswer(f"{self.address} returned more than {MAX_LINES} lines for {command!r}.")
+            raise UnexpectedAnswer(f"{self.address} returned more than {lines} lines for {command!r}.")
 
     async def refresh_certs(self) -> None:
         line = await self._request("refresh_certs")
@@ -275,6 +277,7 @@ def _client_errors(address: str, awaited: str, timeout: float, *, tls: bool, has
             is_accepted=awaited.startswith("response"),
         ) from None
     except ssl.SSLError as error:
+        error.__traceback__ = None  # frames of asyncio would keep the buffers until the next collection
         raise TLSFailed(f"{address}: {cause(error)}") from None
     except (asyncio.IncompleteReadError, ConnectionResetError, BrokenPipeError):
         if tls and not has_replied:

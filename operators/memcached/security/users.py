@@ -50,7 +50,8 @@ async def inspect_users(access: Access, attest: Attest, address: str, port: int 
         if port is None or not key:
             return await _log_in(access, address)
         nonce = randomness.token_hex(16)
-        found = await attest(address, port, nonce)
+        async with access.turn:
+            found = await attest(address, port, nonce)
     except AuthenticationFailed:
         return AcceptedUsers()
     except MemcachedError as error:

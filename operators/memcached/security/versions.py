@@ -39,4 +39,5 @@ async def inspect_response(access: Access, address: str) -> Unreachable | None:
         async with access.connected(address, access.secrets.credentials):
             return None
     except MemcachedError as error:
-        return error if isinstance(error, Unreachable) and not isinstance(error, Busy) else None
+        error.__context__ = None  # with the traceback, it would keep what has arrived
+        return error.with_traceback(None) if isinstance(error, Unreachable) and not isinstance(error, Busy) else None

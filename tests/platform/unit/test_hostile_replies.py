@@ -15,6 +15,7 @@ import itertools
 import re
 import socket
 import threading
+from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -32,6 +33,11 @@ from operators.etcd.state.observed import Observed as EtcdObserved
 from operators.memcached.client import attestation
 from operators.memcached.client import server as memcached
 from operators.memcached.client.errors import MemcachedError
+from operators.memcached.observe import _inspect as _inspect_memcached
+from operators.memcached.security.certificates import inspect_certificate
+from operators.memcached.security.connection import Access as MemcachedAccess
+from operators.memcached.security.secrets import Secrets
+from operators.memcached.security.versions import inspect_response
 from operators.redis.client import connection as redis
 from operators.redis.client.errors import RedisError
 from operators.redis.client.node_inspection import report_of, request_report
@@ -42,7 +48,10 @@ from operators.redis.observe import _inspect_all
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from shared.kubernetes.pods import Pod
+from shared.observability.tls_buffers import TLS_BUFFER_BYTES
+from shared.pki.certs import Pair
 from tests.harness import cost
+from tests.memcached.unit.fake_servers import certificate
 from tests.redis.unit.security.rotation import wished
 from tests.support.paths import REPOSITORY
 
@@ -406,6 +415,34 @@ async def test_hostile_replies_of_many_servers_at_once_cost_little(name: str) ->
             assert seen.view.settled is not None
         await asyncio.sleep(0.01)
     assert all(instance.report or instance.error for instance in seen.instances)
+
+
+PODS = 300
+STATISTICS = b"".join(b"STAT %d %s\r\n" % (number, b"x" * 30) for number in range(9_999))
+MANY: Mapping[str, tuple[bytes, Pair | None]] = {
+    "line without an end": (b"VERSION " + b"x" * 60_000, None),
+    "long line": (b"x" * 1_000_000, None),
+    "statistics": (b"VERSION 1\r\n" + STATISTICS, None),
+    "no TLS": (b"x" * 1_000_000, certificate()),
+}
+
+
+@pytest.mark.parametrize("inspect_server", [inspect_response, inspect_certificate])
+@pytest.mark.parametrize("name", MANY)
+async def test_hostile_replies_of_many_memcached_servers_at_once_cost_little(
+    name: str,
+    inspect_server: Callable[[MemcachedAccess, str], Awaitable[object]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SSLProtocol, "max_size", TLS_BUFFER_BYTES)  # as in an operator (`limit_tls_buffers`)
+    reply, pair = MANY[name]
+    pods = [Pod.of({"metadata": {"name": f"cache-{number}"}}) for number in range(PODS)]
+    with answering(reply, servers=PODS) as port:
+        access = MemcachedAccess(memcached.connect, {"127.0.0.1": port}, Secrets(pair=pair))
+        async with cost.bounded():
+            found = await _inspect_memcached(pods, lambda _: inspect_server(access, "127.0.0.1"))
+        await asyncio.sleep(0.01)
+    assert len(found) == PODS
 
 
 METRICS = (

@@ -23,7 +23,7 @@ from operators.memcached.client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
-from operators.memcached.client.server import Server
+from operators.memcached.client.server import Section, Server
 from tests.memcached.unit.client.fake import CLOSE, NO_REPLY, Answer, Fake, fake
 from tests.support.tls import Authority
 
@@ -72,11 +72,12 @@ async def test_large_response_is_read_completely() -> None:
         assert len(await server.stats("items")) == 9_000
 
 
-async def test_endless_response_is_not_read_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "MAX_LINES", 100)
-    async with fake({"stats": b"STAT a 1\r\n" * 101}) as to, connection(to) as server:
-        with pytest.raises(UnexpectedAnswer, match="more than 100 lines"):
-            await server.stats()
+@pytest.mark.parametrize(("section", "lines"), [("", database.MAX_GENERAL_LINES), ("items", database.MAX_LINES)])
+async def test_endless_response_is_not_read_forever(section: Section, lines: int) -> None:
+    command = f"stats {section}".rstrip()
+    async with fake({command: b"STAT a 1\r\n" * (lines + 1)}) as to, connection(to) as server:
+        with pytest.raises(UnexpectedAnswer, match=f"more than {lines} lines"):
+            await server.stats(section)
 
 
 @pytest.mark.parametrize(
