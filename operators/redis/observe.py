@@ -71,6 +71,9 @@ COPIED = (
 )
 """Error of an instance whose server may run on a copy of another one's volume."""
 
+MAX_CONNECTIONS = 100
+"""Maximum number of nodes that are inspected at once."""
+
 ELSEWHERE = "its address belongs to another pod now"
 """Error of an instance at whose address another pod's server answered."""
 
@@ -253,13 +256,16 @@ def _disk(resource: RedisCluster, holder: Obj) -> str:
 async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
     """Inspect all nodes in parallel."""
     addressable = [instance for instance in seen.instances if instance.pod and instance.pod.address]
-    turn, entries = asyncio.Lock(), Entries(len(seen.instances))
+    turn, entries, limit = asyncio.Lock(), Entries(len(seen.instances)), asyncio.Semaphore(MAX_CONNECTIONS)
     settings = redis_conf.names(resource, seen.config.text, seen.config_map)
     users = _spec_users(resource, seen)
+
+    async def inspect(instance: Instance) -> NodeReport | RedisError:
+        async with limit:
+            return await _inspect(connect, resource, seen, instance, settings, users, turn, entries)
+
     with few_long_answers():
-        answers = await asyncio.gather(
-            *(_inspect(connect, resource, seen, instance, settings, users, turn, entries) for instance in addressable)
-        )
+        answers = await asyncio.gather(*map(inspect, addressable))
         reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
         instances = tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
         return await _with_unowned(connect, resource, dataclasses.replace(seen, instances=instances))

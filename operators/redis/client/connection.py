@@ -243,6 +243,8 @@ class ServerConnection:
         except (LibraryError, OSError) as error:
             failed, why = verify.failure(error), self._cause(name, error)
             distrusts = failed is not None and verify.is_distrust(failed)
+            if failed is not None:
+                failed.__traceback__ = None  # frames of asyncio would keep the buffers until the next collection
         else:
             return
         raise Unreachable(self._name + why, distrusts=distrusts) from None

@@ -51,7 +51,7 @@ from shared.kubernetes.pods import Pod
 from shared.observability.tls_buffers import TLS_BUFFER_BYTES
 from shared.pki.certs import Pair
 from tests.harness import cost
-from tests.memcached.unit.fake_servers import certificate
+from tests.memcached.unit.fake_servers import certificate, signer
 from tests.redis.unit.security.rotation import wished
 from tests.support.paths import REPOSITORY
 
@@ -352,7 +352,7 @@ async def test_hostile_reply_is_an_error_of_the_server_and_costs_little(operator
     assert all(len(error) <= 1_000 for error in errors)
 
 
-SERVERS_AT_ONCE = 60
+SERVERS_AT_ONCE, PODS = 60, 300
 
 
 def knowing(line: bytes, count: int = 1_999, same: int = 0) -> Callable[[int], bytes]:
@@ -417,7 +417,22 @@ async def test_hostile_replies_of_many_servers_at_once_cost_little(name: str) ->
     assert all(instance.report or instance.error for instance in seen.instances)
 
 
-PODS = 300
+async def test_nodes_that_do_not_use_tls_cost_little_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SSLProtocol, "max_size", TLS_BUFFER_BYTES)  # as in an operator (`limit_tls_buffers`)
+    obj = {"metadata": {"name": "demo-0", "uid": "u"}, "status": {"podIP": "127.0.0.1"}}
+    instances = tuple(Instance(number, f"demo-{number}", pod=Pod.of(obj), pod_obj=obj) for number in range(PODS))
+    access = RedisAccess(authority=signer("ca").certificate, pair=certificate())
+    with answering(b"x" * 1_000_000, servers=PODS) as port:
+
+        def connect(endpoint: Node, _: RedisAccess) -> Server:
+            return redis.connect(dataclasses.replace(endpoint, port=port), access)
+
+        async with cost.bounded():
+            seen = await _inspect_all(connect, wished(replicas=PODS), Observed(instances=instances))
+        await asyncio.sleep(0.01)
+    assert all("does not use TLS" in instance.error for instance in seen.instances)
+
+
 STATISTICS = b"".join(b"STAT %d %s\r\n" % (number, b"x" * 30) for number in range(9_999))
 MANY: Mapping[str, tuple[bytes, Pair | None]] = {
     "line without an end": (b"VERSION " + b"x" * 60_000, None),
