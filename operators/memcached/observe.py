@@ -161,7 +161,10 @@ async def _served_certificates(access: Access, resource: Memcached, workload: Wo
     awaits_trust = secrets.successor is not None and resource.spec.needs_client_certificate
     if secrets.pair is None or (secrets.fingerprint == resource.certificate and not awaits_trust):
         return {}
-    return await _inspect(workload.speaking(tls=True), lambda pod: inspect_certificate(access, pod.address))
+    return await _inspect(
+        workload.speaking(tls=True),
+        lambda pod: inspect_certificate(access, pod.address, handshake_only=pod.name not in workload.queryable),
+    )
 
 
 async def _accepted_users(

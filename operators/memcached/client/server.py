@@ -85,6 +85,7 @@ async def connect(
     server_name: str | None = None,
     trusts: Callable[[bytes], bool] | None = None,
     auth: tuple[str, str] | None = None,
+    handshake_only: bool = False,
     timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 (of every later response, too)
 ) -> Server:
     """Connect and authenticate, until the server accepts commands.
@@ -97,6 +98,7 @@ async def connect(
         trusts: whether to trust the certificate of the server, in DER form, if `tls` does not verify it; None for any.
             Nothing is sent to a server that is not trusted.
         auth: user and password, for a server that requires authentication.
+        handshake_only: whether to send no command, for a server that responds to none of the ASCII protocol.
         timeout: seconds for the connection, and for every later response.
 
     Raises:
@@ -114,7 +116,8 @@ async def connect(
     try:
         if trusts is not None and not trusts(connection.certificate):
             raise NotTrusted(f"{address}: the certificate of the server is not trusted, and no password was sent.")
-        await connection.start(auth)
+        if not handshake_only:
+            await connection.start(auth)
     except BaseException:
         connection.abort()
         raise

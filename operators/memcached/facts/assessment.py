@@ -11,11 +11,11 @@ from operators.memcached.api.resource import Memcached
 from operators.memcached.client.errors import TimedOut
 from operators.memcached.facts.pause import Filling, Pause, pause
 from operators.memcached.objects.names import server_host, server_name, server_secret
-from operators.memcached.objects.pod import mounted_users
+from operators.memcached.objects.pod import CONTAINER, mounted_users, speaks_ascii
 from operators.memcached.state.observed import Observed, Workload
 from shared.kubernetes.addresses import host_port
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
-from shared.kubernetes.pods import Pod
+from shared.kubernetes.pods import Pod, running_since
 from shared.pki.stores import fingerprint
 from shared.runtime.settings import Settings
 from shared.status.phases import CREATING, DEGRADED, FAILED, RUNNING, SCALING, UPDATING
@@ -176,11 +176,16 @@ class Assessment(Observed, View[Memcached, Settings]):
         since, served = self.successor_loads_from, self.served_certificates
         if since is None:
             return ()
-        loaded = {
-            name: not report.error and report.age <= (self.now - since).total_seconds()
-            for name, report in served.items()
-        }
-        return tuple(pod for pod in self.workload.ready if not loaded.get(pod.name))
+        unable = {pod["metadata"]["name"]: pod for pod in self.pod_objs if not speaks_ascii(pod)}
+
+        def has_loaded(pod: Pod) -> bool:
+            if pod.name in unable:  # when it started
+                started = running_since(unable[pod.name], CONTAINER)
+                return started is not None and started >= since
+            report = served.get(pod.name)
+            return report is not None and not report.error and report.age <= (self.now - since).total_seconds()
+
+        return tuple(pod for pod in self.workload.ready if not has_loaded(pod))
 
     @cached_property
     def informed(self) -> str:

@@ -32,7 +32,7 @@ class ServedCertificate:
 
     Attributes:
         fingerprint: SHA-256 of the certificate; empty if the inspection failed.
-        age: seconds since the server last loaded its files.
+        age: seconds since the server last loaded its files; 0 if it responds to no ASCII command, which reloads them.
         error: reason why the inspection failed; empty if it succeeded.
         ends: end of the certificate's validity; None if the inspection failed.
     """
@@ -65,11 +65,11 @@ class RefreshCertificates(Call):
         return f"refresh_certs on {', '.join(name for name, _ in self.addresses)}"
 
 
-async def inspect_certificate(access: Access, address: str) -> ServedCertificate:
+async def inspect_certificate(access: Access, address: str, *, handshake_only: bool = False) -> ServedCertificate:
     """Return the certificate that a server serves, or the error of the inspection."""
     try:
-        async with access.connected(address, access.secrets.credentials) as server:
-            stats = await server.stats()
+        async with access.connected(address, access.secrets.credentials, handshake_only=handshake_only) as server:
+            stats = {"time_since_server_cert_refresh": "0"} if handshake_only else await server.stats()
             age = float(stats.get("time_since_server_cert_refresh", "inf"))
             ends = certs.parse(server.certificate).ends
             return ServedCertificate(fingerprint(server.certificate), age, ends=ends)

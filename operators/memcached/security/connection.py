@@ -63,11 +63,14 @@ class Access:
         return verifying_signatures(pair, self.secrets.issuers) if pair is not None else None
 
     @asynccontextmanager
-    async def connected(self, address: str, credentials: tuple[str, str] | None) -> AsyncIterator[Server]:
+    async def connected(
+        self, address: str, credentials: tuple[str, str] | None, **options: bool
+    ) -> AsyncIterator[Server]:
         """Connect to a server and authenticate.
 
         Args:
             address: IP address of the server's pod.
+            options: see `client.server.connect`.
 
         Raises:
             MemcachedError: NotTrusted if there is a password to send, and the certificate of the server is neither that
@@ -75,13 +78,13 @@ class Access:
                 Secret. Its dates do not count: a server with an expired certificate must load the next one.
         """
         async with self.turn:
-            server = await self._connect(address, credentials)
+            server = await self._connect(address, credentials, **options)
             try:
                 yield server
             finally:
                 await server.aclose()
 
-    async def _connect(self, address: str, credentials: tuple[str, str] | None) -> Server:
+    async def _connect(self, address: str, credentials: tuple[str, str] | None, **options: bool) -> Server:
         port = self.ports.get(address)
         if port is None:  # a user edited the workload
             raise Unreachable(f"the pod with the address {address} has no port named {CONTAINER}")
@@ -92,7 +95,7 @@ class Access:
         def trusts(certificate: bytes) -> bool:
             return credentials is None or fingerprint(certificate) in known
 
-        connect = partial(self.connect, address, port, auth=credentials, timeout=TIMEOUT_SECONDS)
+        connect = partial(self.connect, address, port, auth=credentials, timeout=TIMEOUT_SECONDS, **options)
         try:
             return await connect(tls=self._unverifying, trusts=trusts)
         except NotTrusted:

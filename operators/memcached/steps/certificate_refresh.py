@@ -10,6 +10,7 @@ from operators.memcached.reasons import REFRESHING_CERTIFICATES
 from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, RefreshCertificates, ServedCertificate
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Step
+from shared.status.health import listed
 from shared.status.verdict import Progress
 
 
@@ -57,10 +58,16 @@ def _refresh(seen: Assessment, stale: Sequence[Pod], done: str) -> Step:
         if not report.error and report.age >= REFRESH_INTERVAL_SECONDS
     )
     unreachable = [(pod.name, report.error.rstrip(".")) for pod, report in reports if report.error]
+    unable = tuple(pod.name for pod, report in reports if pod.name not in seen.workload.queryable and not report.error)
     progress = f"{ready - len(stale)} of {ready} servers {done}"
     if unreachable:
         name, error = unreachable[0]
         message = f"{progress}. {name} cannot be inspected: {error}."
+    elif unable:
+        message = (
+            f"{progress}. {listed(unable)}: a server that responds to no ASCII command (spec.extraArgs) cannot reload "
+            "its certificate. Delete the pod before that ends: a new server loads the next one, and starts empty."
+        )
     else:
         message = f"{progress}. The kubelet updates the files within two minutes; then the servers reload them."
     call = RefreshCertificates(due, seen.workload.ports, seen.secrets, resource.certificate, server_hosts(resource))
@@ -70,6 +77,6 @@ def _refresh(seen: Assessment, stale: Sequence[Pod], done: str) -> Step:
         Progress.PROGRESSING,
         REFRESHING_CERTIFICATES,
         message,
-        warning=bool(unreachable),
-        requeue=REFRESH_INTERVAL_SECONDS,
+        warning=bool(unreachable or unable),
+        requeue=REFRESH_INTERVAL_SECONDS if len(unable) < len(stale) else None,
     )

@@ -8,19 +8,32 @@ from typing import Any
 import pytest
 
 from shared.kubernetes import accessors
-from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.kinds import POD, SECRET, Obj
+from shared.kubernetes.secrets import content_of
+from shared.pki import ca, certs
+from shared.pki.rotation import CertificateOrder, Made
 from shared.status.conditions import AVAILABLE, OBSERVED, READY
-from tests.harness.scenario import apply, edit
+from tests.harness.scenario import apply, edit, lose
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.memcached.unit.world import UNPAUSED
 from tests.support.memcached.scenarios import MEMCACHED, NAMED, Servers
+
+DAY = 86_400
+
+
+async def _issued(order: CertificateOrder) -> Made:
+    """Issue a certificate for the time of the world."""
+    return ca.fulfil(order)
 
 
 class Lab:
     """A Memcached whose servers may hang: the kernel accepts connections to them, and no process responds."""
 
     def __init__(self) -> None:
-        self.run = ScenarioRun(World(dataclasses.replace(MEMCACHED, patience=0.0)))
+        def controlled(servers: Servers) -> Any:
+            return dataclasses.replace(MEMCACHED.controller(servers), issue=_issued)
+
+        self.run = ScenarioRun(World(dataclasses.replace(MEMCACHED, controller=controlled, patience=0.0)))
         servers = self.run.world.database
         assert isinstance(servers, Servers)
         self.servers = servers
@@ -238,6 +251,49 @@ async def test_network_is_not_suspected_of_a_hang_that_is_certain() -> None:
     await lab.run.wait(10)
     assert (lab.available, lab.condition(OBSERVED)["status"]) == ("False", "False")
     assert lab.condition(OBSERVED)["message"].startswith("cache-1: ready according to the kubelet")
+
+
+@pytest.mark.parametrize("args", [["-Bbinary"], ["-S"]], ids=" ".join)
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+async def test_certificate_of_a_server_that_responds_to_no_ascii_command_is_known(
+    args: list[str], client_auth: str
+) -> None:
+    lab = Lab()
+    await lab.create(size=1, extraArgs=args, tls={"mode": "self", "clientAuth": client_auth})
+    await lab.run.wait(60)
+    (resource,) = lab.run.stage.find()
+    first = resource["status"]["certificate"]
+    assert (lab.condition(READY)["reason"], lab.condition(OBSERVED)["status"]) == ("Ready", "True")
+    await lab.run.wait(61 * DAY)
+    assert lab.condition(READY)["reason"] == "RefreshingCertificates"
+    assert "cache-0: a server that responds to no ASCII command" in lab.condition(READY)["message"]
+    assert (lab.available, lab.condition(OBSERVED)["status"], lab.next_observation) == ("True", "True", None)
+    await lab.run.wait(30 * DAY)
+    assert (lab.available, lab.condition(AVAILABLE)["reason"]) == ("False", "CertificateExpired")
+    await lab.run.run_steps((lose(POD),))
+    await lab.run.wait(DAY)
+    (resource,) = lab.run.stage.find()
+    assert (lab.available, lab.condition(READY)["reason"]) == ("True", "Ready")
+    assert resource["status"]["certificate"] != first
+    assert not lab.servers.refreshed
+
+
+async def test_authority_signs_although_a_server_responds_to_no_ascii_command() -> None:
+    """A server loads the next authority when it starts."""
+    lab = Lab()
+    await lab.create(size=1, extraArgs=["-Bbinary"], tls={"mode": "self", "clientAuth": "required"})
+    authorities = set[str]()
+    for _ in range(20):
+        await lab.run.wait(60 * DAY)
+        await lab.run.wait(DAY)  # the kubelet has updated the files
+        for _ in range(2):  # once for the next authority, once for the first certificate that it signs
+            await lab.run.run_steps((lose(POD),))
+            await lab.run.wait(DAY)
+        assert lab.available == "True"
+        assert lab.condition(READY)["reason"] == "Ready", lab.condition(READY)["message"]
+        (found,) = (each for each in lab.run.stage.find(SECRET) if each["metadata"]["name"] == "cache-server-tls")
+        authorities.add(certs.read(content_of(found)["tls.crt"])[0].issuer)
+    assert len(authorities) > 1
 
 
 @pytest.mark.parametrize("args", [["-Bbinary"], ["-B", "binary"], ["--protocol=binary"], ["-S"], ["-vS"]], ids=" ".join)

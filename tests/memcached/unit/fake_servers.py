@@ -99,6 +99,7 @@ class Fleet:
         loaded_users: users file that a server has loaded, by address, if it is not the mounted one.
         versions: version of the program of a server, by address, if it is not 1.6.38.
         hung: addresses of servers that accept connections, and do not respond.
+        mute: addresses of servers that complete the TLS handshake, and respond to no ASCII command.
         volumes: content of the Secrets that the pod at an address mounts, by volume and key.
         passwords: addresses that received a password.
         ports: ports to which the operator connected.
@@ -118,6 +119,7 @@ class Fleet:
     loaded_users: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     hung: set[str] = field(default_factory=set)
+    mute: set[str] = field(default_factory=set)
     volumes: Callable[[str], Mapping[str, Mapping[str, str]]] = field(default=lambda _: {})
     passwords: list[str] = field(default_factory=list)
     ports: set[int] = field(default_factory=set)
@@ -130,6 +132,7 @@ class Fleet:
         tls: ssl.SSLContext | None = None,
         trusts: Callable[[bytes], bool] | None = None,
         auth: tuple[str, str] | None = None,
+        handshake_only: bool = False,
         **_: object,
     ) -> Connected:
         self.connections += 1
@@ -148,6 +151,10 @@ class Fleet:
             _shake_hands(served, tls, trusted)
         if trusts is not None and not trusts(der(served)):
             raise NotTrusted(f"{host}:{port}: the certificate of the server is not trusted.")
+        if handshake_only:
+            return Connected(self, host)
+        if host in self.mute:
+            raise TimedOut(f"{host}:{port}: no response to 'version' within 3 s.", is_accepted=True)
         if auth is not None:
             self.passwords.append(host)
         accepted: set[tuple[str, ...] | None]

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from operators.memcached.client.errors import TLSFailed, Unreachable
+from operators.memcached.objects.pod import speaks_ascii
 from operators.memcached.observe import observer
 from operators.memcached.operator import controller
 from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS
@@ -121,6 +122,8 @@ class Servers(Fleet):
             self.guard.started(self, pod)
         if users := self.secrets[address].get("auth", {}).get("users"):
             self.guard.loaded(pod, users)
+        if not speaks_ascii(pod):
+            self.mute.add(address)
         server = pod["spec"]["containers"][0]
         hangs = address in self.hung and "httpGet" in server["readinessProbe"]
         if uid not in self.images:

@@ -221,6 +221,17 @@ async def test_tls_connection_has_the_certificate_of_the_server(certificates: Ce
         await server.aclose()
 
 
+async def test_certificate_of_a_server_that_responds_to_no_command_is_read(certificates: Certificates) -> None:
+    async with fake({"version": NO_REPLY}, tls=certificates.serving(client_certificate_required=True)) as to:
+        trust = certificates.authority.trust(certificates.client)
+        server = await database.connect(
+            "127.0.0.1", to.port, tls=trust, server_name="memcached.test", handshake_only=True
+        )
+        assert server.certificate == ssl.PEM_cert_to_DER_cert(certificates.server[0].read_text())
+        await server.aclose()
+        assert to.received == []
+
+
 @contextmanager
 def rejecting_server(serving: ssl.SSLContext) -> Iterator[int]:
     """Run a server that sends a TLS alert and keeps the connection open until the client read it, like memcached."""
