@@ -91,9 +91,12 @@ def report_hung_servers(seen: Assessment) -> Step:
     """
     if not (hung := seen.hung_servers):
         return Step(requeue=CHECK_INTERVAL_SECONDS) if seen.unresponsive else PASS
+    spec = seen.resource.spec
+    is_earlier = spec.metrics_port is not None or spec.auth is not None  # new servers have a sidecar that ends them
+    advice = "An annotation in spec.annotations replaces the servers: then" if is_earlier else "With spec.metrics,"
     message = (
         f"{seen.summary}. {listed(hung)}: accepting connections, but not responding to the operator. If clients get no "
-        "response either, delete the pod. With spec.metrics, a sidecar ends servers that hang."
+        f"response either, delete the pod. {advice} a sidecar ends servers that hang."
     )
     return Step.progressing(SERVER_NOT_RESPONDING, message, warning=True, requeue=CHECK_INTERVAL_SECONDS)
 

@@ -32,6 +32,7 @@ from tests.support.memcached.scenarios import (
     apply,
     given_certificate,
     given_users,
+    renewed_certificate,
 )
 
 COPY = "cache-users-mounted"
@@ -227,6 +228,15 @@ async def test_removed_user_that_servers_still_accept_is_reported_although_the_s
     assert "Servers still use the former content of Secret cache-users," in lab.ready[1]
     await lab.steps(apply(size=2, **AUTH))
     assert (lab.mounted, lab.status) == ({"app:two\n"}, "True")
+
+
+async def test_renewed_certificate_that_servers_do_not_load_is_not_reported_as_removed_users() -> None:
+    lab = Lab()
+    await lab.steps(given_certificate(), apply(size=2, **TLS))
+    lab.restart(READ_ONLY)
+    await lab.steps(apply(size=2, paused=True, **TLS), renewed_certificate(), RESYNC)
+    assert lab.ready[0] == "SecretCopyOutdated"
+    assert "Servers still use the former content of Secret cache-tls: " in lab.ready[1]
 
 
 async def test_removed_user_is_reported_until_every_server_has_been_replaced() -> None:

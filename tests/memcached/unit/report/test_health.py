@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from operators.memcached.api.resource import Memcached
+from operators.memcached.client.errors import TimedOut
 from operators.memcached.report.metrics import states
 from operators.memcached.security.certificates import ServedCertificate
 from operators.memcached.security.users import AcceptedUsers
@@ -107,6 +108,16 @@ def test_nothing_but_observed_changes_while_only_the_operator_cannot_reach_a_ser
         "Degraded": (False, "Redundant"),
         "Observed": (False, "NotAnswering"),
     }
+
+
+@pytest.mark.parametrize("spec", [{"metrics": {}}, {"auth": {"secretName": "users"}}, {}], ids=["metrics", "auth", "-"])
+def test_advice_for_a_server_that_hangs_gives_it_a_sidecar(spec: dict[str, Any]) -> None:
+    """Servers of release 0.1.0 have no sidecar that ends them, also with spec.metrics."""
+    hangs = {"cache-1": TimedOut("cache-1: no response to 'version' within 3 s.", is_accepted=True)}
+    made = plan(resource(phase="Running", observed=1, **spec), replace(observed_pods(*THREE), unresponsive=hangs))
+    assert made.verdict.reason == "ServerNotResponding"
+    assert ("An annotation in spec.annotations replaces the servers" in made.verdict.message) == bool(spec)
+    assert ("With spec.metrics" in made.verdict.message) != bool(spec)
 
 
 def test_progress_counts_servers_and_updated_pods() -> None:
