@@ -11,7 +11,6 @@ from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS, 
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Step
 from shared.status.health import listed
-from shared.status.verdict import Progress
 
 
 def refresh_certificates(seen: Assessment) -> Step:
@@ -60,23 +59,16 @@ def _refresh(seen: Assessment, stale: Sequence[Pod], done: str) -> Step:
     unreachable = [(pod.name, report.error.rstrip(".")) for pod, report in reports if report.error]
     unable = tuple(pod.name for pod, report in reports if pod.name not in seen.workload.queryable and not report.error)
     progress = f"{ready - len(stale)} of {ready} servers {done}"
-    if unreachable:
-        name, error = unreachable[0]
-        message = f"{progress}. {name} cannot be inspected: {error}."
-    elif unable:
+    message = f"{progress}. The kubelet updates the files within two minutes; then the servers reload them."
+    if unable:
         message = (
             f"{progress}. {listed(unable)}: a server that responds to no ASCII command (spec.extraArgs) cannot reload "
             "its certificate. Delete the pod before that ends: a new server loads the next one, and starts empty."
         )
-    else:
-        message = f"{progress}. The kubelet updates the files within two minutes; then the servers reload them."
+    if unreachable:
+        name, error = unreachable[0]
+        message = f"{progress}. {name} cannot be inspected: {error}."
     call = RefreshCertificates(due, seen.workload.ports, seen.secrets, resource.certificate, server_hosts(resource))
-    actions = (call,) if due else ()
-    return Step(
-        actions,
-        Progress.PROGRESSING,
-        REFRESHING_CERTIFICATES,
-        message,
-        warning=bool(unreachable or unable),
-        requeue=REFRESH_INTERVAL_SECONDS if len(unable) < len(stale) else None,
-    )
+    calls, is_warning = (call,) if due else (), bool(unreachable or unable)
+    requeue = REFRESH_INTERVAL_SECONDS if len(unable) < len(stale) else None
+    return Step.progressing(REFRESHING_CERTIFICATES, message, *calls, warning=is_warning, requeue=requeue)
