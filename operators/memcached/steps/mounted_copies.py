@@ -43,7 +43,7 @@ def renew_copies(seen: Assessment) -> Step:
     outdated, workload = made.keys() & seen.mounted, seen.workload.obj
     if not outdated:
         return PASS
-    such = ", such as removed users" if names.copies(seen.resource).users in outdated else ""
+    such = ", such as removed users" if names.copy_names(seen.resource).users in outdated else ""
     former = f"the former content of Secret {', '.join(sorted({made[name] for name in outdated}))}{such}"
     if workload is not None and outdated.isdisjoint(mounts_of(workload["spec"]["template"])):
         return Step.wait(SECRET_COPY_OUTDATED, f"Replacing the servers that still use {former}.", warning=True)
