@@ -7,7 +7,9 @@ from operators.redis.objects.names import server_secret
 from operators.redis.reasons import SLOTS_UNSERVED, WRITES_REFUSED
 from operators.redis.steps import placement
 from operators.redis.topology.view_conflicts import brief
+from shared.kubernetes.accessors import is_true
 from shared.status import health
+from shared.status.conditions import AVAILABLE
 from shared.status.health import Finding, Health
 from shared.status.reasons import SERVED, SERVICE_UNKNOWN
 
@@ -50,9 +52,18 @@ def _available(seen: Assessment) -> Finding:
             f"{health.listed(refusing)}: refusing writes, because the last write to the log failed "
             "(aof_last_write_status in INFO). Check the space on the volume.",
         )
-    if not seen.reachable:
-        return Finding(True, SERVED, "The kubelet reports the last known primary of every slot as ready.")
-    return Finding(True, SERVED, "Every slot has a serving primary.")
+    nodes = seen.view.reachable_nodes
+    if len(seen.view.refusing) < len(nodes):
+        return Finding(True, SERVED, "Every slot has a serving primary.")
+    # The readiness probe only connects, which also succeeds during an outage: it does not end one.
+    if nodes or not is_true(seen.resource.obj, AVAILABLE):
+        return Finding(
+            None,
+            SERVICE_UNKNOWN,
+            "It is unknown whether any slot is served: the kubelet reports the last known primaries as ready, but no "
+            "node that the operator reaches reports cluster_state:ok.",
+        )
+    return Finding(True, SERVED, "The kubelet reports the last known primary of every slot as ready.")
 
 
 def _degraded(seen: Assessment) -> Finding | None:

@@ -9,10 +9,11 @@ import pytest
 from operators.redis.report.metrics import PRIMARIES, SLOT_COUNT, states
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
+from shared.status import conditions
 from shared.status.health import Finding
 from shared.status.resource_metrics import READY
 from tests.redis.unit.steps.test_scaling import JOINED
-from tests.redis.unit.world import NEW, At, cluster, formed, plan, planned, replica, seen, world
+from tests.redis.unit.world import JUST_NOW, NEW, At, cluster, formed, plan, planned, replica, seen, world
 
 OUT_OF_REACH = [replace(node, up=False, ready=True) for node in formed()]
 """A healthy cluster that only the operator cannot reach."""
@@ -30,8 +31,14 @@ def observed(made: Plan) -> Finding:
     return made.health.observed
 
 
-def with_status(first: Obj, *at: At) -> Plan:
-    resource = cluster(*at, status=first)
+def written(made: Plan) -> Obj:
+    """Return the status that the reconciler writes, with its conditions."""
+    return conditions.compose(cluster(*formed()).obj, made.status, made.verdict, JUST_NOW, health=made.health)
+
+
+def with_status(first: Plan, *at: At) -> Plan:
+    """Return a plan once the status of another one is written."""
+    resource = cluster(*at, status=written(first))
     return plan(resource, seen(resource, *at))
 
 
@@ -68,9 +75,9 @@ def test_cluster_whose_primary_refuses_writes_is_not_available() -> None:
 
 
 def test_nothing_but_observed_changes_while_only_the_operator_cannot_reach_the_nodes() -> None:
-    first = planned(*formed()).status
+    first = planned(*formed())
     made = with_status(first, *OUT_OF_REACH)
-    assert unchanged(made.status) == unchanged(first)
+    assert unchanged(made.status) == unchanged(first.status)
     assert (available(made).holds, available(made).reason) == (True, "Served")
     assert (observed(made).holds, observed(made).reason) == (False, "NotAnswering")
     assert observed(made).message.startswith(
@@ -81,11 +88,40 @@ def test_nothing_but_observed_changes_while_only_the_operator_cannot_reach_the_n
     assert made.health.degraded is None, "the last report stays"
 
 
+def serving_nothing(*at: At, status: Obj | None = None) -> Plan:
+    """Return the plan while each node that the operator reaches rejects commands (cluster_state:fail)."""
+    resource, found = world(*at, status=status)
+    reported = (replace(each.report, state_ok=False) if each.report else None for each in found.instances)
+    rejecting = (replace(each, report=report) for each, report in zip(found.instances, reported, strict=True))
+    return plan(resource, replace(found, instances=tuple(rejecting)))
+
+
+def test_readiness_alone_does_not_end_an_outage() -> None:
+    """The probe only connects: a server that rejects commands passes it as well."""
+    first = serving_nothing(*formed())
+    assert (available(first).holds, available(first).reason) == (False, "SlotsUnserved")
+    made = with_status(first, *OUT_OF_REACH)
+    again = with_status(made, *OUT_OF_REACH)
+    for each in (made, again):
+        assert (available(each).holds, available(each).reason) == (None, "ServiceUnknown")
+    reached = with_status(again, *formed())
+    assert (available(reached).holds, available(reached).reason) == (True, "Served")
+
+
+def test_readiness_alone_does_not_outweigh_nodes_that_reject_commands() -> None:
+    """The operator reaches only replicas, which report that the cluster does not serve."""
+    primaries, replicas = OUT_OF_REACH[:3], formed()[3:]
+    first = planned(*formed())
+    assert available(with_status(first, *primaries, *replicas)).holds is True
+    made = serving_nothing(*primaries, *replicas, status=written(first))
+    assert (available(made).holds, available(made).reason) == (None, "ServiceUnknown")
+
+
 @pytest.mark.parametrize(
     "cut_off", [OUT_OF_REACH, [OUT_OF_REACH[0], *formed()[1:]], [*formed()[:3], *OUT_OF_REACH[3:]]]
 )
 def test_no_critical_metric_changes_while_only_the_operator_cannot_reach_nodes(cut_off: list[At]) -> None:
-    status = with_status(planned(*formed()).status, *cut_off).status
+    status = with_status(planned(*formed()), *cut_off).status
     found = {(state, labels): value for state, value, labels in states({"spec": {"replicas": 6}, "status": status})}
     assert found[SLOT_COUNT, ("unserved",)] == 0
     assert (found[PRIMARIES, ()], found[READY, ()]) == (3, 6)
