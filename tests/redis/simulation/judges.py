@@ -30,10 +30,8 @@ def judge_status(redis: FakeRedis, found: Obj) -> None:
     if redis.cut_off or redis.hidden & servers.keys():
         assert not ready, f"Ready is True, though the operator does not reach {', '.join(sorted(redis.hidden))}"
     if accessors.is_true(found, conditions.AVAILABLE):
-        serving = 0
-        for process in servers.values():
-            serving |= process.node.me.slots if process.serves and not process.node.me.primary else 0
-        assert serving == ALL, f"Available is True, though no server serves slots {Slots(ALL & ~serving)}"
+        missing = ALL & ~_available(redis, cluster)
+        assert not missing, f"Available is True, though no server serves slots {Slots(missing)}"
     if "nodes" in redis.unknown_fields:
         return
     serve = {name: entry for name, entry in nodes.items() if entry["status"] == "True"}
@@ -61,6 +59,21 @@ def judge_status(redis: FakeRedis, found: Obj) -> None:
         if process.node.id in owned
     }, f"status.shards: {status['shards']}"
     assert status["masters"] == len(shards), f"{status['masters']} primaries are reported"
+
+
+def _available(redis: FakeRedis, cluster: str) -> int:
+    """Return the slots that primaries serve; while the operator reaches no server, the slots of those that listen.
+
+    Only the kubelet reports on servers then, and the readiness probe only connects. Redis accepts connections also with
+    cluster_state:fail (processCommand in server.c answers CLUSTERDOWN), and the kernel does so for a server that hangs.
+    """
+    servers = [each for each in redis.processes.values() if each.cluster == cluster and not each.exit_message]
+    is_reached = not redis.cut_off and any(each.runs and each.pod not in redis.hidden for each in servers)
+    found = 0
+    for each in servers:
+        counts = (each.runs and each.serves) or not is_reached
+        found |= each.node.me.slots if counts and not each.node.me.primary else 0
+    return found
 
 
 def _judge_serving(redis: FakeRedis, process: Process, entry: Obj) -> None:

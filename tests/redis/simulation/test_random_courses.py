@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -160,11 +161,11 @@ UNTRUE: dict[str, Callable[[Obj, FakeRedis], None]] = {
 }
 
 
-def hidden(change: Callable[[Obj, FakeRedis], None]) -> Callable[[Obj, FakeRedis], None]:
-    """Return a change of a status that reports that the operator does not reach a node."""
+def hidden(change: Callable[[Obj, FakeRedis], None], *numbers: int) -> Callable[[Obj, FakeRedis], None]:
+    """Return a change of a status that reports that the operator does not reach some nodes."""
 
     def hide_and_change(found: Obj, redis: FakeRedis) -> None:
-        redis.hidden.add(f"{NAME}-5")
+        redis.hidden |= {f"{NAME}-{number}" for number in numbers}
         next(each for each in found["status"]["conditions"] if each["type"] == READY)["status"] = "False"
         change(found, redis)
 
@@ -172,9 +173,10 @@ def hidden(change: Callable[[Obj, FakeRedis], None]) -> Callable[[Obj, FakeRedis
 
 
 UNTRUE |= {
-    f"{name}, and a node is hidden": hidden(UNTRUE[name])
+    f"{name}, and a node is hidden": hidden(UNTRUE[name], 5)
     for name in ("node id", "address", "a primary does not serve", "a primary ended", "a replica is elsewhere")
 }
+UNTRUE["a primary ended, and all nodes are hidden"] = hidden(UNTRUE["a primary ended"], *range(6))
 
 
 def _lead_elsewhere(redis: FakeRedis) -> None:
@@ -185,6 +187,13 @@ async def test_judge_finds_each_untrue_value_of_a_status() -> None:
     course = await begun()
     judge_status(course.redis, course.mine)
     assert not list(undetected(UNTRUE, judge_status, course.redis, course.mine))
+
+
+async def test_judge_requires_no_report_of_what_the_operator_cannot_see() -> None:
+    course = await begun()
+    found, redis = copy.deepcopy((course.mine, course.redis))
+    hidden(UNTRUE["a primary does not serve"], *range(6))(found, redis)
+    judge_status(redis, found)
 
 
 async def test_judge_finds_another_owner() -> None:
