@@ -323,10 +323,15 @@ class FakeRedis:
         self.guard.rolled_back(self, disk, node.keys)
 
     def lose_identity(self, pod: str) -> None:
-        """Delete the nodes.conf of a node that does not run: its server gets another id, and keeps the data."""
+        """Delete the nodes.conf of a node that does not run: its server gets another id, and keeps the data.
+
+        The log and the snapshot are other files, which it loads (container test
+        `test_node_that_lost_nodes_conf_takes_its_slots_back_with_their_keys`).
+        """
         node = self.disk(pod)
         new = Node(node.name, fake_id("node", node.id, "again"), cluster=node.cluster, family=node.family)
-        new.keys, new.known[new.id] = node.keys, Known(new.id, node.me.address)
+        new.keys, new.logged, new.saved, new.saved_at = node.keys, node.logged, node.saved, node.saved_at
+        new.known[new.id] = Known(new.id, node.me.address)
         self.disks[next(uid for uid, disk in self.disks.items() if disk is node)] = new
 
     def replace_disk(self, pod: str, other: str) -> None:

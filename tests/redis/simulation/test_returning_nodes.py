@@ -130,7 +130,10 @@ async def test_restored_volume_with_an_old_nodes_conf_revives_no_key(replicas: i
     await healed(play)
 
 
-@REPLICAS
+@pytest.mark.commit
+@pytest.mark.parametrize(
+    "replicas", [0, pytest.param(1, marks=pytest.mark.nightly)], ids=["without replicas", "with replicas"]
+)
 async def test_node_that_lost_its_nodes_conf_is_adopted_with_its_data(replicas: int) -> None:
     """Without replicas, it has the only copy of its keys; with some, its copy is outdated once a replica is elected."""
     play = await begun(cluster(3 * (1 + replicas), replicasPerMaster=replicas))
