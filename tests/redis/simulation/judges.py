@@ -94,6 +94,7 @@ def _judge_serving(redis: FakeRedis, process: Process, entry: Obj) -> None:
     assert end is not None, f"{name} is reported as synced, though no server is at {process.source}"
     assert end.node.id == node.me.primary, f"{name} is reported as synced, though it is connected to {end.pod}"
     assert process.linked, f"{name} is reported as synced, though it is not linked"
+    assert entry.get("inSync") == "True", f"status.nodes of {name}: inSync {entry.get('inSync')}, though it serves"
     assert entry.get("copyOf") == node.me.primary, f"status.nodes of {name}: copyOf {entry.get('copyOf')}"
 
 

@@ -150,6 +150,7 @@ UNTRUE: dict[str, Callable[[Obj, FakeRedis], None]] = {
     "role": entry("role", "primary"),
     "primary": entry("primaryId", "0" * 40),
     "copy": entry("copyOf", None),
+    "sync": entry("inSync", "Unknown"),
     "a node is missing": lambda found, _: found["status"]["nodes"].pop(),
     "shards": lambda found, _: found["status"]["shards"][0]["replicas"].clear(),
     "primaries": lambda found, _: found["status"].update(masters=6),

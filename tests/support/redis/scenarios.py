@@ -87,6 +87,7 @@ REDIS = Subject(
         "primaryId",
         "copyOf",
         "copyHasKeys",
+        "inSync",
         COPY_OF,
         PRIMARY,
         "slots",
