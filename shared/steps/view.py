@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import wraps
 from typing import Any, Generic, Self, TypeVar
 
 from shared.api.spec import CustomResource
@@ -12,6 +13,7 @@ from shared.runtime import settings
 
 Resource = TypeVar("Resource", bound=CustomResource[Any])
 Settings = TypeVar("Settings", bound=settings.Settings)
+Fact = TypeVar("Fact")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,3 +41,21 @@ class View(Generic[Resource, Settings]):
         own = {each.name for each in fields(View)}
         found = {each.name: getattr(observed, each.name) for each in fields(observed) if each.name not in own}
         return cls(resource=resource, settings=settings, now=now, **found)
+
+
+Seen = TypeVar("Seen", bound=View[Any, Any])
+
+
+def once(fact: Callable[[Seen], Fact]) -> Callable[[Seen], Fact]:
+    """Compute a fact once for each view, as `cached_property` does for facts that are attributes of the view."""
+    name = f"{fact.__module__}.{fact.__qualname__}"
+
+    @wraps(fact)
+    def remembered(seen: Seen) -> Fact:
+        known = vars(seen)
+        if name not in known:
+            known[name] = fact(seen)
+        found: Fact = known[name]
+        return found
+
+    return remembered

@@ -361,6 +361,8 @@ def _field(name: str, value: Any) -> Any:
 TABLE: Mapping[str, tuple[Directive, ...]] = _table()
 """Directives by name; several if the type changed between versions."""
 
+_PRESENT_NAMES = {name: each.same_as for name, found in TABLE.items() for each in found if each.same_as}
+
 _OF_MODULES = re.compile(r".*\..*|(search|ts|bf|cf)-.*", re.DOTALL)
 """Names of directives that modules define: with a dot, and those of the modules in the images of redis 8."""
 
@@ -372,7 +374,7 @@ def find(name: str, engine: Engine) -> Directive | None:
 
 def present_name(name: str) -> str:
     """Return the present name of a directive: two names of one directive have the same."""
-    return next((each.same_as for each in TABLE.get(name, ()) if each.same_as), name)
+    return _PRESENT_NAMES.get(name, name)
 
 
 def refusal(name: str, value: str, engine: Engine, *, modules: bool = False) -> str:
@@ -398,6 +400,8 @@ def refusal(name: str, value: str, engine: Engine, *, modules: bool = False) -> 
 
 def same(name: str, desired: str, actual: str, engine: Engine) -> bool | None:
     """Return whether a value of a server means the desired one; None if the table does not know the directive."""
+    if desired == actual:  # so it is for nearly every directive of every server, in each pass
+        return True
     is_short = len(desired) + len(actual) <= _REMEMBERED_BYTES
     return (_same_remembered if is_short else _same)(name, desired, actual, engine)
 
@@ -405,11 +409,11 @@ def same(name: str, desired: str, actual: str, engine: Engine) -> bool | None:
 def _same(name: str, desired: str, actual: str, engine: Engine) -> bool | None:
     directive = find(name, engine)
     if directive is None:
-        return True if desired == actual else None
+        return None
     try:
         expected, found = directive.kind.normal(desired), directive.kind.normal(actual)
     except ValueError:  # of another build, or below a limit that only the operator has
-        return desired == actual
+        return False
     if isinstance(expected, dict) and isinstance(found, dict):
         return expected.items() <= found.items()
     return expected == found

@@ -26,6 +26,7 @@ from operators.redis.steps.failover import may_answer, take_over, unelectable
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import Step
+from shared.steps.view import once
 
 
 def replace_outdated(seen: Assessment) -> Iterator[Step]:
@@ -115,6 +116,7 @@ def is_undecided(seen: Assessment, primary: str) -> bool:
     return not (_has_log(instance) and _wrote_logs(seen))
 
 
+@once
 def _wrote_logs(seen: Assessment) -> bool:
     """Return whether servers wrote their append-only files until they ended.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from operators.redis.api import directives
 from operators.redis.api.catalogue import CATALOGUES
 from operators.redis.api.directives import KNOWN, RESERVED, TABLE, find, present_name, refusal, same
 from operators.redis.api.engine_versions import Engine
@@ -144,6 +145,14 @@ def test_words_for_several_are_compared_by_meaning() -> None:
     assert same("cluster-slot-stats-enabled", "mem cpu net", "yes", newest)
     assert same("cluster-slot-stats-enabled", "no", "cpu", newest) is False
     assert same("notify-keyspace-events", "Kg$lshzxetda", "AK", newest)
+
+
+def test_equal_values_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each server reports up to 500 values, and nearly all of them are the desired ones."""
+    read: list[str] = []
+    monkeypatch.setattr(directives, "find", lambda name, _: read.append(name))
+    assert same("mod.limit", "an equal value of this test", "an equal value of this test", REDIS)
+    assert read == []
 
 
 def test_table_is_consistent() -> None:

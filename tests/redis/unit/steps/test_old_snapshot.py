@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from operators.redis.client.commands import ApplyDirective
+from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.redis_conf import AWAITED, AWAITED_REPLICA, DELAY, DELAYED_SYNC, live
 from operators.redis.state.observed import Observed
-from operators.redis.steps import configuration
+from operators.redis.steps import configuration, old_snapshot
 from shared.runtime.plan import Apply, Plan
 from tests.redis.unit.world import NOW, PLANNER, At, assess, cluster, formed, node_id, of, seen, stored
 
@@ -171,6 +173,30 @@ def test_primary_that_started_with_a_log_is_not_replaced() -> None:
     made = planned([P0, P1, P2, WAITING, R1, R2], {0}, config={})
     assert of(made.actions, "FailOver") == []
     assert released(made) == {"demo-0"}
+
+
+@pytest.mark.parametrize("primaries", [3, 12])
+def test_desired_settings_are_computed_as_often_for_many_primaries(
+    primaries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user may set the delay with which servers start. Then each primary with a log seems to have just started."""
+    at = formed(primaries)
+    resource = cluster(*at, config={DELAY: DELAYED_SYNC[DELAY]})
+    found, computed = seen(resource, *at), list[str]()
+    settings = dict(live(resource))
+    instances = (
+        replace(each, report=replace(each.report, settings=settings)) for each in found.instances if each.report
+    )
+    found = replace(found, instances=tuple(instances))
+    found = replace(found, config_map=stored(_config_map(resource, found)))
+
+    def counted(view: Assessment) -> Mapping[str, str]:
+        computed.append(view.resource.name)
+        return configuration.live_settings(view)
+
+    monkeypatch.setattr(old_snapshot, "live_settings", counted)
+    assert PLANNER.plan(resource, found, NOW).verdict.reason == "Ready"
+    assert len(computed) == 1
 
 
 def logged(others: str, *, spec: dict[str, Any], former: bool = False) -> Plan:
