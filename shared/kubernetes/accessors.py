@@ -35,11 +35,18 @@ def rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def time_in(text: str) -> datetime | None:
-    """Return the time in a text that users can edit, such as an annotation; None if it is not one with a time zone."""
+LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+"""Latest time that `time_in` returns by default: seconds and days can be added to it."""
+
+
+def time_in(text: str, latest: datetime = LATEST) -> datetime | None:
+    """Return the time in a text that users can edit, such as an annotation.
+
+    None if the text is not a time with a time zone, or one after `latest`: of something that has happened, that is now.
+    """
     try:
         found = datetime.fromisoformat(text)
-        return found.astimezone(UTC) if found.tzinfo else None
+        return found.astimezone(UTC) if found.tzinfo and found <= latest else None
     except (ValueError, OverflowError):
         return None
 

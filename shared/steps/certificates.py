@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from shared.api.spec import Issuer
-from shared.kubernetes.accessors import annotation, time_in
+from shared.kubernetes.accessors import LATEST, annotation, time_in
 from shared.kubernetes.kinds import SECRET, Kind, Obj
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import (
@@ -238,7 +238,7 @@ class Issuing:
         bundle = stores.trust_content(trusted, issuer)
         stored = content_of(seen)
         content = bundle | {key: stored.get(key, "") for key in (CERTIFICATE_KEY, PRIVATE_KEY)}
-        is_kept = stored == content and not (self.stamp and settled_at(seen, self.stamp) is None)
+        is_kept = stored == content and not (self.stamp and settled_at(seen, self.stamp, self.now) is None)
         return None if is_kept else WriteSecret(self._stamped(leaf.secret, content), seen)
 
     def _stamped(self, name: str, content: Mapping[str, str]) -> Obj:
@@ -246,7 +246,7 @@ class Issuing:
         made, seen = self._secret(name, content), self.found.get(name)
         if self.stamp:
             is_same = content_of(seen).get(AUTHORITY_KEY) == content[AUTHORITY_KEY]
-            is_known = is_same and settled_at(seen, self.stamp) is not None
+            is_known = is_same and settled_at(seen, self.stamp, self.now) is not None
             since = annotation(seen, self.stamp) if is_known else self.now.isoformat(timespec="seconds")
             made["metadata"]["annotations"] = {self.stamp: since}
         return made
@@ -390,17 +390,18 @@ class Copying:
         return following(copied.copy, copied.original, informed=informed, now=self.now, keeps_former=self.keeps_former)
 
     def _settled(self, copied: CopiedCertificate) -> datetime | None:
-        return settled_at(self.found.get(copied.name), self.stamp)
+        return settled_at(self.found.get(copied.name), self.stamp, self.now)
 
 
-def settled_at(copy: Obj | None, stamp: str) -> datetime | None:
+def settled_at(copy: Obj | None, stamp: str, now: datetime = LATEST) -> datetime | None:
     """Return when every mounted file has the content of a Secret; None if the time of its change is unknown.
 
     Args:
         copy: the Secret.
         stamp: annotation of the Secret with the time of its last change.
+        now: a later time counts as unknown, so that it is written again.
     """
-    changed = time_in(annotation(copy, stamp))
+    changed = time_in(annotation(copy, stamp), now)
     return changed + COPY_SETTLING if changed else None
 
 

@@ -193,7 +193,7 @@ def renew_certificates(seen: Assessment) -> Step:
     mark, actions = mounted.mark, list[Action]()
     pending = [instance for instance in running(seen) if not is_applied(instance, CERTIFICATE_MARK, mark)]
     for instance in pending:
-        since = _brought_since(instance, mark)
+        since = _brought_since(instance, mark, seen.now)
         if since is None:
             actions.append(mark_pod(instance, CERTIFICATE_MARK, f"{mark} at {rfc3339(seen.now)}"))
         elif instance.report and seen.now - since >= MOUNTING:
@@ -207,10 +207,10 @@ def renew_certificates(seen: Assessment) -> Step:
     return Step(tuple(actions), Progress.PROGRESSING, RENEWING_CERTIFICATES, message, requeue=MARKING_SECONDS)
 
 
-def _brought_since(instance: Instance, mark: str) -> datetime | None:
+def _brought_since(instance: Instance, mark: str, now: datetime) -> datetime | None:
     """Return when the pod was annotated so that the kubelet updates the mounted certificate; None if it was not yet."""
     before, _, since = annotation(instance.pod_obj, CERTIFICATE_MARK).partition(" at ")
-    return time_in(since) if before == mark else None
+    return time_in(since, now) if before == mark else None
 
 
 def _names(instances: Iterable[Instance]) -> str:

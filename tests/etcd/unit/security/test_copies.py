@@ -196,7 +196,8 @@ def test_next_stage_waits_until_mounted_files_are_up_to_date() -> None:
     assert world.settle() == []
 
 
-def test_copy_without_a_known_time_of_its_change_is_not_switched_at_once() -> None:
+@pytest.mark.parametrize("edited", [None, "2099-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_copy_without_a_known_time_of_its_change_is_not_switched_at_once(edited: str | None) -> None:
     world = World().created()
     world.issue("second")
     world.settle()
@@ -204,7 +205,7 @@ def test_copy_without_a_known_time_of_its_change_is_not_switched_at_once() -> No
     world.roll()
     world.now += DAY
     for name in (PEER, SERVER):
-        del world.found[name]["metadata"]["annotations"][names.COPIED]  # type: ignore[index]
+        world.found[name]["metadata"]["annotations"][names.COPIED] = edited  # type: ignore[index]
     assert "recording the time of the last change" in world.settle()[0]
     assert world.signer(PEER) == known("first")
 

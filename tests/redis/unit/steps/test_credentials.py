@@ -432,14 +432,16 @@ def test_new_certificate_is_mounted_and_then_loaded() -> None:
     assert credentials.renew_certificates(assess(lab.resource, lab.seen(), lab.now)) == PASS
 
 
-def test_time_of_a_mark_that_was_edited_is_written_again() -> None:
+@pytest.mark.parametrize("edited", ["{now}", "2099-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_time_of_a_mark_that_was_edited_is_written_again(edited: str) -> None:
     lab = with_certificate()
     lab.put(OWN, certificate("b", "old"))
     lab.step()
     for action in credentials.renew_certificates(assess(lab.resource, lab.seen(), lab.now)).actions:
         lab.do(action)
     for node in lab.nodes:
-        node.annotations[CERTIFICATE_MARK] = node.annotations[CERTIFICATE_MARK].removesuffix("Z")
+        mark, _, since = node.annotations[CERTIFICATE_MARK].partition(" at ")
+        node.annotations[CERTIFICATE_MARK] = f"{mark} at {edited.format(now=since.removesuffix('Z'))}"
     step = credentials.renew_certificates(assess(lab.resource, lab.seen(), lab.now))
     assert [type(action) for action in step.actions] == [Patch] * 3
 
