@@ -87,18 +87,22 @@ def apply_config(seen: Assessment) -> Step:
 
 def _await_logs(seen: Assessment) -> Step:
     """Wait for the first append-only file of each server, which counts once it is complete, and then for redis.conf."""
-    writing = [each for each in seen.instances if each.recorded and each.report and not each.report.has_log]
-    if not awaits_log(seen) or (not writing and started_with(seen) is not seen.resource):  # other nodes are away
+    reports = {each.name: each.report for each in seen.instances if each.recorded and each.report}
+    missing = {name: report for name, report in reports.items() if not report.has_log}
+    if not awaits_log(seen) or (not missing and started_with(seen) is not seen.resource):  # other nodes are away
         return PASS
-    if failed := ", ".join(each.name for each in writing if each.report and each.report.rewrite_failed):
+    writing = [name for name, report in missing.items() if report.settings.get("appendonly") == "yes"]
+    if failed := [name for name, report in missing.items() if report.rewrite_failed]:
+        repeated = "repeated" if {*failed} <= {*writing} else "repeated within an hour"  # it refused CONFIG SET
         message = (
-            f"{failed}: writing the first append-only file failed (aof_last_bgrewrite_status in INFO), and is repeated."
-            " Until it is complete, snapshots stay on. Check the space on the volume, and the memory."
+            f"{', '.join(failed)}: writing the first append-only file failed (aof_last_bgrewrite_status in INFO), and "
+            f"is {repeated}. Until it is complete, snapshots stay on. Check the space on the volume, and the memory."
         )
         return Step.progressing(LOG_INCOMPLETE, message, warning=True, requeue=GOSSIP_SECONDS)
-    names = ", ".join(each.name for each in writing)
-    message = f"Writing the first append-only file of {names}. Until it is complete, snapshots stay on."
-    if not writing:
+    message = f"Writing the first append-only file of {', '.join(writing)}. Until it is complete, snapshots stay on."
+    if not writing:  # such as servers of another series, which switch it on once their pods are replaced
+        message = f"{', '.join(missing)}: no append-only file yet. Until it is complete, snapshots stay on."
+    if not missing:
         message = "All nodes have an append-only file. Until they start with it, snapshots stay on."
     return Step.progressing(CONFIGURING, message, requeue=GOSSIP_SECONDS)
 

@@ -532,17 +532,33 @@ def test_failed_rewrite_of_a_log_prevents_no_other_setting() -> None:
     assert attempts(plan) == [(f"demo-{number}", "save", "900 1") for number in range(6)]
 
 
-def test_first_log_that_cannot_be_written_is_a_warning_with_the_reason() -> None:
-    found = logging(rewrites=True)
+@pytest.mark.parametrize(
+    ("others", "repeated"),
+    [({}, "repeated"), ({"appendonly": "no"}, "repeated within an hour")],
+    ids=["by the server", "with CONFIG SET, which it refused"],
+)
+def test_first_log_that_cannot_be_written_is_a_warning_with_the_reason(others: dict[str, str], repeated: str) -> None:
+    found = logging(rewrites=True, others=others)
     last = found.instances[-1]
     assert last.report
-    failing = replace(last, report=replace(last.report, rewrite_failed=True))
+    failing = _with(last, dict(last.report.settings), {note_name("appendonly"): note("yes")})
+    failing = replace(failing, report=replace(last.report, rewrite_failed=True))
     step = apply_config(assess(cluster(*formed()), replace(found, instances=(*found.instances[:-1], failing))))
     assert (step.actions, step.reason, step.warning) == ((), "LogIncomplete", True)
     assert step.message == (
-        "demo-5: writing the first append-only file failed (aof_last_bgrewrite_status in INFO), and is repeated. "
+        f"demo-5: writing the first append-only file failed (aof_last_bgrewrite_status in INFO), and is {repeated}. "
         "Until it is complete, snapshots stay on. Check the space on the volume, and the memory."
     )
+
+
+def test_server_of_another_series_does_not_count_as_one_that_writes_its_log() -> None:
+    """Such a server switches its log on once its pod is replaced."""
+    found = logging(others={"appendonly": "no", "save": "60 1"})
+    last = found.instances[-1]
+    assert last.report
+    older = replace(last, report=replace(last.report, version="7.2.4"))
+    step = apply_config(assess(cluster(*formed()), replace(found, instances=(*found.instances[:-1], older))))
+    assert step.message == "demo-5: no append-only file yet. Until it is complete, snapshots stay on."
 
 
 def test_other_settings_are_written_while_a_log_is_incomplete() -> None:
