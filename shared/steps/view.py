@@ -52,10 +52,9 @@ def once(fact: Callable[[Seen], Fact]) -> Callable[[Seen], Fact]:
 
     @wraps(fact)
     def remembered(seen: Seen) -> Fact:
-        known = vars(seen)
+        known: dict[str, Fact] = vars(seen)
         if name not in known:
             known[name] = fact(seen)
-        found: Fact = known[name]
-        return found
+        return known[name]
 
     return remembered

@@ -42,6 +42,9 @@ LAST_RUN = "redis.middleware.hc.cn/last-run"
 READ_ONCE = "redis.middleware.hc.cn/read-once"
 """Annotation of pods: digest of the settings that a server reads only when it starts; a change restarts the pods."""
 
+FILES = "redis.middleware.hc.cn/files"
+"""Annotation of pods and volume claims: number of the files with the node id and the snapshot; none for 0."""
+
 APPLIED_PERSISTENCE = "redis.middleware.hc.cn/applied-persistence"
 """Annotation of the StatefulSet: lines of persistence in the ConfigMap, which another client may change or delete."""
 

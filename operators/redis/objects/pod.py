@@ -80,7 +80,7 @@ def pod(
         marks: annotations for changes that running servers apply without a restart.
         config_digest: digest of the settings that servers read only when they start.
         template: the user's redis.conf.
-        origin: UID of the resource that created the volumes; empty for volumes of earlier builds.
+        origin: UID of the resource that created the volumes, and the number of the files (`fresh_identity`).
         bus_port: port of the cluster bus.
     """
     settings, spec = resource.spec.pods, resource.spec
@@ -199,6 +199,7 @@ def arguments(resource: RedisCluster, template: str = "", origin: str = "", bus_
         found += ["--appendonly", "no"]  # the file has other values while a pod keeps its identity
     elif origin:
         found += ["--cluster-config-file", f"nodes-{origin}.conf"]
+        found += ["--dbfilename", f"dump-{origin}.rdb"] if "." in origin else []  # not the snapshot of former files
     if starts_waiting(resource, template):
         waiting = dict(delayed_sync(resource, template))
         if not starts_afresh(resource, template):

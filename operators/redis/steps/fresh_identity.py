@@ -13,17 +13,21 @@ A new id is not enough: the replicas connect to the address of their primary, wh
 its empty data set within seconds. So each process starts with settings that keep them waiting
 (`redis_conf.DELAYED_SYNC`). The operator applies the desired ones once the node is a member and the former one is
 forgotten (`live_config`).
+
+The files of the time before stay on the volumes: nodes that the cluster has forgotten, their addresses, and their keys.
+So when persistence is switched on again, the names of nodes.conf and of the snapshot get another number.
 """
 
 from __future__ import annotations
 
 from operators.redis.facts.assessment import Assessment
-from operators.redis.objects.names import LAST_RUN
+from operators.redis.objects.names import FILES, LAST_RUN
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.reasons import PREPARING_RESTART
 from operators.redis.state.instance import Instance
 from operators.redis.steps.rollout_markers import mark_pod
 from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
 
 
@@ -43,3 +47,27 @@ def _resumes(instance: Instance) -> bool:
     if instance.report is None or instance.pod_obj is None or instance.leaving:
         return False
     return is_started_afresh(instance.pod_obj) and annotation(instance.pod_obj, LAST_RUN) != instance.report.run_id
+
+
+def files_number(seen: Assessment, *, afresh: bool) -> int:
+    """Return the number of the files of the next pods; of those without persistence, which start with none, the last.
+
+    The pod template is the record. Volume claims have the number that follows it: they outlive the StatefulSet.
+    """
+    pods = [each.pod_obj for each in seen.instances if each.pod_obj]
+    template = [seen.stateful_set["spec"]["template"]] if seen.stateful_set else []
+    number, unused = max(map(_number, template or pods), default=0), bool(pods) and all(map(is_started_afresh, pods))
+    if afresh or (template and not (unused and seen.starts_afresh)):
+        return number
+    return max(number + unused, *(_number(each.volume) for each in seen.instances), 0)
+
+
+def is_switching_off(seen: Assessment) -> bool:
+    """Return whether only some pods start with their files: no number fits the data of all, until none of them does."""
+    using = [each for each in seen.instances if each.pod_obj and not is_started_afresh(each.pod_obj)]
+    return seen.starts_afresh and bool(using) and sum(not each.leaving for each in using) < len(seen.instances)
+
+
+def _number(obj: Obj | None) -> int:
+    found = annotation(obj, FILES)
+    return int(found) if found.isdecimal() else 0

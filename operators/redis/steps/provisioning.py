@@ -17,6 +17,7 @@ from operators.redis.objects.names import (
     CONFIG_MARK,
     CONTAINER,
     EXPORTER_PASSWORD_KEY,
+    FILES,
     REPLICATION_PASSWORD_KEY,
 )
 from operators.redis.objects.redis_conf import USERS_KEY
@@ -27,18 +28,19 @@ from operators.redis.security.users import GENERATED, REQUEST, USER, Passwords
 from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import origin
 from operators.redis.steps.configuration import as_started, config_marks, template_text
+from operators.redis.steps.fresh_identity import files_number, is_switching_off
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import SECRET, SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.copies import CopiedCertificate, following
 from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
-from shared.runtime.plan import PASS, Apply, Step, WriteSecret
+from shared.runtime.plan import PASS, Apply, Patch, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT, REPLACING_CERTIFICATES
 from shared.status.verdict import Progress
 from shared.steps import certificates as steps
@@ -98,7 +100,12 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     digest, mark, persistence = config_marks(running)
     uid = origin(seen.resource, seen)
     marks, text = made_with(seen.secrets) | {CONFIG_MARK: mark}, template_text(running)
-    template = pod.pod(as_started(running), own, image, marks, digest, text, uid, bus_port(seen))
+    starting = as_started(running)
+    if is_switching_off(seen):  # also if the spec has persistence again
+        starting = starting.changed_to({"config": starting.spec.config | {"appendonly": "no", "save": ""}})
+    number, following = (files_number(seen, afresh=each) for each in (pod.starts_afresh(starting, text), False))
+    files, numbered = (f"{uid}.{number}", {FILES: str(number)}) if number else (uid, {})
+    template = pod.pod(starting, own, image, marks | numbered, digest, text, files, bus_port(seen))
     count = 0 if hibernation.stops(seen) else replicas(seen)
     made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set, uid)
     made["metadata"]["annotations"] |= {APPLIED_PERSISTENCE: persistence} | hibernation.note(seen)
@@ -112,7 +119,10 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, seen.settings.operator, seen.now, frozenset({"cpu"}))
     parts = (*pod.DEFERRED, RESOURCES) if resizes else pod.DEFERRED
     made = keep_deferred(made, seen.stateful_set, parts, seen.settings.operator, pod.DIGEST, from_spec=given)
-    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))  # a stale plan could delete nodes' pods
+    change: Obj = {"metadata": {"annotations": {FILES: str(following)}}}
+    volumes = [each.volume for each in seen.instances if each.volume and following]
+    records = (Patch(PERSISTENT_VOLUME_CLAIM, volume, change) for volume in volumes)
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True), *records)  # a stale plan could delete nodes' pods
 
 
 # Secrets.

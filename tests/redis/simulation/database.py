@@ -68,6 +68,7 @@ class FakeRedis:
         disks: nodes by the UID of the claim or pod that stores them.
         files: name of the present nodes.conf by the UID of its claim or pod. Without persistence, keys of another
             process are not on it.
+        unused: nodes of the other nodes.conf on each disk, with their snapshots, by that UID and the name of the file.
         processes: servers by pod UID, ordered by pod number.
         done: number of operations of each kind.
         commanded: commands that change something, in order.
@@ -102,6 +103,7 @@ class FakeRedis:
     client: Client = field(default_factory=Client)
     disks: dict[str, Node] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    unused: dict[tuple[str, str], Node] = field(default_factory=dict)
     processes: dict[str, Process] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     guard: Guard = field(default_factory=Guard)
@@ -200,10 +202,13 @@ class FakeRedis:
         file = start.settings.get("cluster-config-file", "nodes.conf")
         used, self.files[start.disk] = self.files.get(start.disk, file), file
         if used != file and (former := self.disks.pop(start.disk, None)):  # its directory may have been deleted
+            self.unused[start.disk, used] = former
+            node = self.unused.pop((start.disk, file), None) or Node(start.name)
             if start.settings.get("appendonly") == "yes":  # the log of writes is in another file, and is loaded
-                self.disks[start.disk] = Node(start.name, keys=former.keys, logged=former.logged)
+                node.keys, node.logged = former.keys, former.logged
             else:
                 self.guard.lost(self, former)
+            self.disks[start.disk] = node
         node = self.disks.setdefault(start.disk, Node(start.name))
         if not node.id:
             node.id = fake_id("node", start.disk, self.begun)
@@ -258,6 +263,7 @@ class FakeRedis:
             self.guard.ended(self, process)
             self.settle(f"pod {process.pod} ended")
         node = self.disks.pop(uid, None)
+        self.unused = {each: other for each, other in self.unused.items() if each[0] != uid}
         if node is not None and node.id:
             self.guard.lost(self, node)
             self.settle(f"the disk of {node.name} is deleted")

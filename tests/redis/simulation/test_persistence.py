@@ -58,3 +58,26 @@ async def test_servers_that_end_before_their_first_log_is_complete_have_their_sn
     await run(play, (later(60), later(7200), limit_turns(PLAIN, turns), killed(play), later(60), later(60)))
     assert ready(play)["reason"] == "Ready"
     require_all_keys(play)
+
+
+@pytest.mark.parametrize("given", [PLAIN, pytest.param(SNAPSHOTS, marks=pytest.mark.nightly)], ids=["log", "snapshots"])
+async def test_persistence_that_is_switched_off_and_on_again_ends_ready(given: ScenarioStep) -> None:
+    """The volumes still have the node ids, the addresses and the snapshots of the time before."""
+    play = await begun_once(SUBJECT, given)
+    before = nodes(play)
+    await run(play, (VOLATILE, later(60)))
+    assert not before.items() & nodes(play).items(), "each process is a new node"
+    await run(play, (given, later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert not {*before.values()} & {*nodes(play).values()}
+    require_all_keys(play)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("turns", [6, 30, 44], ids=["no pod is replaced yet", "the first one is", "half of them are"])
+@pytest.mark.parametrize("given", [PLAIN, SNAPSHOTS], ids=["log", "snapshots"])
+async def test_persistence_that_is_switched_on_again_while_pods_are_replaced(given: ScenarioStep, turns: int) -> None:
+    play = await begun_once(SUBJECT, given)
+    await run(play, (limit_turns(VOLATILE, turns), given, later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    require_all_keys(play)

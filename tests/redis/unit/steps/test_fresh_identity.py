@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from operators.redis.client.responses import Node
 from operators.redis.objects import redis_conf
-from operators.redis.objects.names import CONTAINER, LAST_RUN
+from operators.redis.objects.names import CONTAINER, FILES, LAST_RUN
 from operators.redis.objects.pod import LAST_RUN_VARIABLE
 from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from operators.redis.steps.fresh_identity import prepare_restarts
-from shared.runtime.plan import PASS, Patch
-from tests.redis.unit.world import NEW_RECORDED, At, acts, assess, cluster, formed, node_id, of, plan, world
+from operators.redis.steps.provisioning import ensure_stateful_set
+from shared.runtime.plan import PASS, Apply, Patch
+from tests.redis.unit.world import NEW_RECORDED, At, acts, assess, cluster, formed, node_id, of, plan, seen, world
 
 VOLATILE: Any = {"config": {"appendonly": "no", "save": ""}}
 VARIABLE = {"name": LAST_RUN_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{LAST_RUN}']"}}}
@@ -140,3 +142,68 @@ def test_pod_whose_data_ended_with_its_process_is_replaced() -> None:
     resource, found = world(*at, **VOLATILE)
     found = switching(replace(found, instances=tuple(map(volatile, found.instances))))
     assert acts(plan(resource, found).actions) == [f"delete Pod demo-{number}" for number in range(6)]
+
+
+# Files of the time before.
+
+
+def switched_on(
+    *afresh: bool, template: bool = True, number: int = 0, claims: int = 0, leaving: int | None = None
+) -> tuple[str, str, list[str]]:
+    """Return the files of the next pods, and the records on the claims, once a cluster shall have snapshots again.
+
+    Args:
+        afresh: whether the pods, and with `template` that of the StatefulSet, have no persistence yet.
+        number: number of the files in the template; of the claims, `claims`.
+        leaving: number of a pod that is being deleted.
+    """
+    at = [replace(each, leaving=number_of == leaving) for number_of, each in enumerate(formed())]
+    resource, found = cluster(*at, config={"appendonly": "no"}), seen(cluster(*at), *at)
+    marks = {FILES: str(number)} if number else {}
+    container = {"name": CONTAINER, "env": [VARIABLE] if afresh[-1] else []}
+    made = {**(found.stateful_set or {}), "spec": {"replicas": 6, "template": {"metadata": {"annotations": marks}}}}
+    made["spec"]["template"]["spec"] = {"containers": [container]}
+    instances = []
+    for one, is_afresh in zip(found.instances, (*afresh, *[afresh[-1]] * 6), strict=False):
+        volume = copy.deepcopy(one.volume)
+        assert volume
+        volume["metadata"]["annotations"] = {FILES: str(claims)} if claims else {}
+        one = replace(one, volume=volume)
+        instances.append(volatile(one) if is_afresh else one)
+    if not template:
+        instances = [replace(one, pod_obj=None, pod=None, report=None) for one in instances]
+    found = replace(found, instances=tuple(instances), stateful_set=made if template else None)
+    applied, *records = ensure_stateful_set(assess(resource, found)).actions
+    assert isinstance(applied, Apply)
+    args = applied.obj["spec"]["template"]["spec"]["containers"][0]["args"]
+    given = dict(pairwise(args))
+    numbers = [each.change["metadata"]["annotations"][FILES] for each in records if isinstance(each, Patch)]
+    return given.get("--cluster-config-file", ""), given.get("--dbfilename", ""), numbers
+
+
+def test_nodes_that_have_persistence_again_do_not_start_with_the_files_of_the_time_before() -> None:
+    assert switched_on(True) == ("nodes-.1.conf", "dump-.1.rdb", ["1"] * 6)
+    assert switched_on(True, number=1, claims=2) == ("nodes-.2.conf", "dump-.2.rdb", ["2"] * 6)
+    assert switched_on(True, claims=3)[0] == "nodes-.3.conf", "the claims are adopted ones"
+
+
+def test_nodes_that_kept_their_files_start_with_them() -> None:
+    assert switched_on(False) == ("", "", [])
+    assert switched_on(False, number=1, claims=1) == ("nodes-.1.conf", "dump-.1.rdb", ["1"] * 6)
+    assert switched_on(*[False] * 6, True) == ("", "", []), "no pod was replaced before the spec was reverted"
+    assert switched_on(False, claims=7)[0] == "", "an edited claim makes no node start without its data"
+
+
+def test_persistence_is_switched_on_once_no_pod_uses_its_former_files() -> None:
+    """Another number would hide the snapshots of pods that were not replaced yet."""
+    afresh = (
+        "nodes-$(PLATFORM_POD_UID)-$(PLATFORM_LAST_RUN).conf",
+        "dump-$(PLATFORM_POD_UID)-$(PLATFORM_LAST_RUN).rdb",
+    )
+    assert switched_on(False, True) == (*afresh, [])
+    assert switched_on(False, True, leaving=0) == (*afresh, []), "its snapshot is the newest data until it has ended"
+    assert switched_on(*[False] * 6, True, leaving=0) == (*afresh, []), "the next pod may have no persistence yet"
+
+
+def test_number_of_the_files_outlives_the_stateful_set() -> None:
+    assert switched_on(False, template=False, claims=2)[0].endswith(".2.conf")
