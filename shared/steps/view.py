@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from functools import wraps
+from functools import cached_property
 from typing import Any, Generic, Self, TypeVar
 
 from shared.api.spec import CustomResource
@@ -48,13 +48,6 @@ Seen = TypeVar("Seen", bound=View[Any, Any])
 
 def once(fact: Callable[[Seen], Fact]) -> Callable[[Seen], Fact]:
     """Compute a fact once for each view, as `cached_property` does for facts that are attributes of the view."""
-    name = f"{fact.__module__}.{fact.__qualname__}"
-
-    @wraps(fact)
-    def remembered(seen: Seen) -> Fact:
-        known: dict[str, Fact] = vars(seen)
-        if name not in known:
-            known[name] = fact(seen)
-        return known[name]
-
-    return remembered
+    found = cached_property(fact)
+    found.__set_name__(View, f"{fact.__module__}.{fact.__qualname__}")
+    return found.__get__

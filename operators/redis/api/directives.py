@@ -258,13 +258,10 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Text):
     """A directive that servers accept in the file, only for compatibility, and ignore."""
 
     accepted: str = "any value"
-
-    def normal(self, value: str) -> object:
-        return value
 
 
 Series = tuple[int, int]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from operators.redis.client.commands import Configure, SetPasswords
 from operators.redis.client.responses import NodeReport, digest
@@ -67,12 +67,8 @@ def rotate_password(seen: Assessment) -> Step:
         return PASS
     users = _Users.of(passwords, seen)
     pending = [instance for instance in running(seen) if not _keeps(seen, instance, users)]
-    if actions := [
-        action
-        for instance in pending
-        if instance.report
-        for action in _set_users(seen, instance, instance.report, users)
-    ]:
+    reports = [(each, each.report) for each in pending if each.report]
+    if actions := [action for each, report in reports for action in _set_users(seen, each, report, users)]:
         return Step.wait(ROTATING_PASSWORD, f"{_names(pending)}: updating the valid passwords.", *actions)
     if actions := [*spec_users.tries(seen)]:
         return Step.wait(ROTATING_PASSWORD, "Servers check the rules of users before they get them.", *actions)
@@ -88,12 +84,8 @@ def rotate_password(seen: Assessment) -> Step:
             return Step.blocked(FOREIGN_OBJECT, str(error))
         return Step.wait(ROTATING_PASSWORD, why, write)
     if passwords.is_changing:
-        nodes = _names(pending) or "New pods"
-        return Step.progressing(
-            ROTATING_PASSWORD,
-            f"{nodes}: must accept the new password before it is used.",
-            requeue=MARKING_SECONDS,
-        )
+        message = f"{_names(pending) or 'New pods'}: must accept the new password before it is used."
+        return Step.progressing(ROTATING_PASSWORD, message, requeue=MARKING_SECONDS)
     former = [each for each in passwords.former if each.password != secrets.named]
     former += [each for user in passwords.users for each in user.former]
     ends = min((each.until for each in former), default=None)
@@ -193,7 +185,8 @@ def renew_certificates(seen: Assessment) -> Step:
     mark, actions = mounted.mark, list[Action]()
     pending = [instance for instance in running(seen) if not is_applied(instance, CERTIFICATE_MARK, mark)]
     for instance in pending:
-        since = _brought_since(instance, mark, seen.now)
+        before, _, brought = annotation(instance.pod_obj, CERTIFICATE_MARK).partition(" at ")
+        since = time_in(brought, seen.now) if before == mark else None
         if since is None:
             actions.append(mark_pod(instance, CERTIFICATE_MARK, f"{mark} at {rfc3339(seen.now)}"))
         elif instance.report and seen.now - since >= MOUNTING:
@@ -205,12 +198,6 @@ def renew_certificates(seen: Assessment) -> Step:
         return PASS
     message = f"{_names(pending)}: loading the new certificate without a restart."
     return Step(tuple(actions), Progress.PROGRESSING, RENEWING_CERTIFICATES, message, requeue=MARKING_SECONDS)
-
-
-def _brought_since(instance: Instance, mark: str, now: datetime) -> datetime | None:
-    """Return when the pod was annotated so that the kubelet updates the mounted certificate; None if it was not yet."""
-    before, _, since = annotation(instance.pod_obj, CERTIFICATE_MARK).partition(" at ")
-    return time_in(since, now) if before == mark else None
 
 
 def _names(instances: Iterable[Instance]) -> str:

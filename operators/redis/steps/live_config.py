@@ -87,8 +87,8 @@ def apply_config(seen: Assessment) -> Step:
 
 def _await_logs(seen: Assessment) -> Step:
     """Wait for the first append-only file of each server, which counts once it is complete, and then for redis.conf."""
-    reports = {each.name: each.report for each in seen.instances if each.recorded and each.report}
-    missing = {name: report for name, report in reports.items() if not report.has_log}
+    known = [(each.name, each.report) for each in seen.instances if each.recorded]
+    missing = {name: report for name, report in known if report and not report.has_log}
     if not awaits_log(seen) or (not missing and started_with(seen) is not seen.resource):  # other nodes are away
         return PASS
     writing = [name for name, report in missing.items() if report.settings.get("appendonly") == "yes"]

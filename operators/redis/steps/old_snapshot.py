@@ -75,7 +75,7 @@ def _newer(seen: Assessment, primary: str) -> Sequence[Seen]:
         copy
         for copy in seen.view.replicas_of(primary)
         if copy.report
-        and _served(seen.reachable[copy.id])
+        and _delay(seen.reachable[copy.id]) not in ("", DELAYED_SYNC[DELAY])  # it had all data (may_serve_replicas)
         and not (copy.report.link_up or copy.report.syncing or copy.report.loading)
         and seen.may_replace(copy.id, primary)
         and not _is_older(copy.report, seen.reachable[primary].report)
@@ -128,11 +128,6 @@ def _wrote_logs(seen: Assessment) -> bool:
 
 def _has_log(instance: Instance) -> bool:
     return instance.report is not None and instance.report.settings.get("appendonly") == "yes"
-
-
-def _served(instance: Instance) -> bool:
-    """Return whether a process once had all data (`may_serve_replicas`): it no longer has the settings of its start."""
-    return _delay(instance) not in ("", DELAYED_SYNC[DELAY])
 
 
 def _delay(instance: Instance) -> str:

@@ -23,7 +23,6 @@ from operators.redis.objects.names import (
 from operators.redis.objects.redis_conf import USERS_KEY
 from operators.redis.reasons import FOREIGN_DATA, PREPARING_USERS
 from operators.redis.security import certificates
-from operators.redis.security.certificates import MountedCertificates
 from operators.redis.security.users import GENERATED, REQUEST, USER, Passwords
 from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import origin
@@ -212,39 +211,30 @@ def _generated(seen: Assessment, own: Owner) -> WriteSecret | None:
 
 
 def _issue(seen: Assessment, own: Owner) -> Step:
-    resource = seen.resource
+    resource, mounted = seen.resource, seen.secrets.mounted
+    trusts = mounted is not None and applied_everywhere(seen, CERTIFICATE_MARK, mounted.mark)
     issuing = Issuing(
         own=own,
         component=COMPONENT,
         authority=names.authority_secret(resource),
         leaves=certificates.leaves(resource),
         found=seen.secrets.found,
-        informed=_informed(seen),
+        informed=fingerprint(mounted.trusted[0]) if mounted and trusts else "",
         now=seen.now,
         policy=replace(DATABASES, life=timedelta(seconds=seen.settings.certificate_lifetime)),
     )
     return keep_certificates(issuing, resource.spec.tls.mode, resource.spec.tls.issuer)
 
 
-def _informed(seen: Observed) -> str:
-    """Return the fingerprint of the newest authority if every node trusts it, else an empty string."""
-    mounted = seen.secrets.mounted
-    return fingerprint(mounted.trusted[0]) if mounted and _applied_by_all(mounted, seen) else ""
-
-
 def _mount(seen: Assessment, own: Owner) -> tuple[str, WriteSecret | None]:
     """Return why the mounted Secret changes, and its next write; None if it does not change."""
     mounted, original = seen.secrets.mounted, seen.secrets.original
-    applied = mounted is not None and _applied_by_all(mounted, seen)
+    applied = mounted is not None and applied_everywhere(seen, CERTIFICATE_MARK, mounted.mark)
     keeps_former = seen.resource.spec.tls.mode == "certManager"  # of clients whose certificate is not renewed yet
     why, desired = following(mounted, original, informed=applied, now=seen.now, keeps_former=keeps_former)
     if desired is None:
         return "", None
     return why, _write(own, names.tls_secret(seen.resource), seen, desired.content(), kind="kubernetes.io/tls")
-
-
-def _applied_by_all(mounted: MountedCertificates, seen: Observed) -> bool:
-    return applied_everywhere(seen, CERTIFICATE_MARK, mounted.mark)
 
 
 def _write(
@@ -262,21 +252,16 @@ def require_secrets(seen: Assessment) -> Step:
     secrets = seen.secrets
     step = PASS if secrets.problem is None else provisioning.report_unusable_secret(secrets.problem)
     if secrets.passwords is None or (seen.resource.spec.tls.mode != "none" and secrets.mounted is None):
-        lacking = Step.wait(
-            PREPARING_USERS, "Creating the Secrets that the nodes mount.", requeue=SECRETS_RETRY_SECONDS
-        )
+        message = "Creating the Secrets that the nodes mount."
+        lacking = Step.wait(PREPARING_USERS, message, requeue=SECRETS_RETRY_SECONDS)
         return lacking if step.progress is Progress.DONE else step
     if step.progress is not Progress.DONE:
         message = step.message.removesuffix("Nothing was changed.") + "Nodes continue with the last valid content."
         return Step.progressing(step.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
-    withheld = _report_withheld_certificate(seen)
+    source, mounted = names.server_secret(seen.resource), names.tls_secret(seen.resource)
+    copied = CopiedCertificate(source, mounted, secrets.original, secrets.mounted)
+    withheld = steps.report_withheld_certificates((copied,), seen.now)
     if withheld.progress is not Progress.DONE:
         return withheld
     judge = steps.report_invalid_certificates if seen.resource.formed else steps.require_valid_certificates
     return judge(secrets.validity, seen.now)
-
-
-def _report_withheld_certificate(seen: Assessment) -> Step:
-    secrets, source, name = seen.secrets, names.server_secret(seen.resource), names.tls_secret(seen.resource)
-    copied = CopiedCertificate(source, name, secrets.original, secrets.mounted)
-    return steps.report_withheld_certificates((copied,), seen.now)
