@@ -42,6 +42,9 @@ ID = r"^[0-9a-f]{16}$"
 
 Id = Annotated[str, Field(pattern=ID)]
 
+MAX_OUTSIDE_VOTERS = 16
+"""Most voters without a pod that are recorded. So many are a majority without the pods, as more would be."""
+
 
 class ProgressStatus(SpecModel):
     """Last progress of a learner, which copies the data of the leader."""
@@ -198,6 +201,11 @@ class EtcdClusterStatus(Status):
     endpoints: list[str] = Field(
         default_factory=list,
         description="Client URLs of the ready members. They stay while only the operator cannot reach the members.",
+    )
+    outside_voters: Annotated[list[Id], Field(max_length=MAX_OUTSIDE_VOTERS)] = Field(
+        default_factory=list,
+        description="Ids of voters that are of no pod of this cluster, as a quorum last listed them. They count for "
+        "the quorum, and only a user knows whether they have lost their data.",
     )
     selector: str | None = Field(None, description="Label selector of the members' pods.")
     runs_as: RunsAsStatus | None = Field(None, description="Version that all members run together as.")

@@ -29,7 +29,8 @@ class VolumeRecord:
         member_id: id of the member, as 16 hexadecimal digits; empty if it is not recorded.
         peer_url: URL of the member for other members; empty if it is not recorded.
         version: version of etcd that last ran; None if it is not recorded.
-        voters: ids of all voters of the cluster, by name; empty if they are not recorded.
+        voters: ids of the voters of the cluster's pods, by name; empty if they are not recorded.
+        outside: ids of its other voters.
     """
 
     name: str
@@ -39,6 +40,7 @@ class VolumeRecord:
     peer_url: str
     version: Version | None
     voters: Mapping[str, str]
+    outside: tuple[str, ...] = ()
 
 
 def own_records(resource: EtcdCluster, instances: Iterable[Instance]) -> tuple[VolumeRecord, ...]:
@@ -70,6 +72,8 @@ def _record(instance: Instance) -> VolumeRecord | None:
     try:
         cluster_id, member_id = (int(annotation(claim, key) or "0", 16) for key in (CLUSTER_ID, MEMBER_ID))
         version = Version.parse(text) if (text := annotation(claim, VERSION)) else None
+        entries = [entry.partition("=") for entry in annotation(claim, VOTERS).split(",") if "=" in entry]
+        voters = [(name, f"{int(voter, 16):016x}") for name, _, voter in entries]
     except ValueError:
         return None  # edited by hand: an unreadable record counts as none
     if claim is None or not cluster_id or instance.kept_by:  # a kept volume has data of a former cluster
@@ -81,7 +85,8 @@ def _record(instance: Instance) -> VolumeRecord | None:
         f"{member_id:016x}" if member_id else "",
         annotation(claim, PEER_URL),
         version,
-        dict(entry.split("=", 1) for entry in annotation(claim, VOTERS).split(",") if "=" in entry),
+        {name: voter for name, voter in voters if name},
+        tuple(voter for name, voter in voters if not name),
     )
 
 
@@ -97,9 +102,12 @@ def to_record(resource: EtcdCluster, seen: Observed, instance: Instance) -> Obj:
         PEER_URL: names.peer_url(resource, instance.number),
         VERSION: status.version,
         VOTERS: ",".join(
-            f"{voter.name}={voter.member.id:016x}"
-            for voter in seen.instances
-            if voter.member and not voter.member.learner
+            [
+                f"{voter.name}={voter.member.id:016x}"
+                for voter in seen.instances
+                if voter.member and not voter.member.learner
+            ]
+            + [f"={voter}" for voter in seen.outside_voters]
         ),
     }
 

@@ -44,7 +44,7 @@ CLUSTER_UID = "etcd.ydzs.io/cluster-uid"
 CLUSTER_ID, MEMBER_ID = "etcd.ydzs.io/cluster-id", "etcd.ydzs.io/member-id"
 PEER_URL, VOTERS = "etcd.ydzs.io/peer-url", "etcd.ydzs.io/voters"
 """Annotations of volume claims: the member whose data the volume has, and all voters of the cluster, as
-NAME=ID,NAME=ID.
+NAME=ID,NAME=ID; without a name, those of no pod.
 """
 
 KEPT, SET_ASIDE = "etcd.ydzs.io/kept-by-recovery", "etcd.ydzs.io/former-data"

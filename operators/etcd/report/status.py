@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from operators.etcd.api.resource import MAX_OUTSIDE_VOTERS
 from operators.etcd.api.versions import Version
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership import catching_up, raft_log
@@ -52,6 +53,7 @@ def report(seen: Assessment, phase: str) -> Obj:
         "version": _version(seen),
         "image": image(seen),
         "members": members,
+        "outsideVoters": _outside_voters(seen),
         "endpoints": _endpoints(seen),
         "selector": selector_text(own.selector(COMPONENT)),
         "adoption": adoption.report(seen),
@@ -128,6 +130,14 @@ def _members(seen: Assessment, log: Obj | None) -> list[Obj]:
         for instance in sorted(seen.instances, key=lambda instance: instance.number)
         if instance.member or instance.vacated or instance.kept_by or instance.number in seen.replaced_numbers
     ]
+
+
+def _outside_voters(seen: Assessment) -> list[str] | None:
+    """Return the ids of voters without a pod: as a quorum lists them, or as they were recorded."""
+    if seen.members is not None:
+        return seen.outside_voters or None
+    written = {voter for record in _from_volumes(seen) for voter in record.outside}
+    return seen.resource.reported.get("outsideVoters") or sorted(written)[:MAX_OUTSIDE_VOTERS] or None
 
 
 def _remembered(member: Obj, instance: Instance | None) -> Obj:

@@ -132,8 +132,9 @@ def known_voters(seen: Assessment) -> tuple[Voter, ...]:
         return tuple(sorted(remembered, key=lambda voter: voter.name))
     learners = {each["name"] for each in resource.reported.get("members") or () if each.get("role") == "learner"}
     known = {each.id: each.name for each in resource.recorded_members if each.id}
-    offered = {int(each, 16): each for each in current(resource, seen.now).get("lost") or ()}
-    return tuple(Voter(name, voter_id) for voter_id, name in (offered | known).items() if name not in learners)
+    outside = (*(resource.reported.get("outsideVoters") or ()), *(current(resource, seen.now).get("lost") or ()))
+    unnamed = {int(each, 16): each for each in outside}
+    return tuple(Voter(name, voter_id) for voter_id, name in (unnamed | known).items() if name not in learners)
 
 
 def _name(resource: EtcdCluster, member: Member) -> str:

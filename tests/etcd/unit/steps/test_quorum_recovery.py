@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.resource import MAX_OUTSIDE_VOTERS, EtcdCluster
 from operators.etcd.backup import pods
 from operators.etcd.backup.pods import recovery_pod_name
 from operators.etcd.client.server import Member, RaftProgress
@@ -341,6 +341,45 @@ def test_voters_outside_stay_part_of_the_offer_while_the_survivor_restarts() -> 
     again = report(assess(resource, restarted))
     assert again is not None
     assert (again["lost"], again["token"]) == (offered["lost"], offered["token"])
+
+
+def listed_outside(*at: At, learner: bool = False, outside: tuple[int, ...] = (0xE0, 0xE1)) -> Obj:
+    """Return the status of a cluster whose quorum lists voters that a user runs elsewhere."""
+    resource = cluster(len(at), recorded=range(len(at)))
+    world = seen(resource, *at)
+    external = (Member(each, "elsewhere", (f"http://external-{each}:2380",), learner) for each in outside)
+    return plan(resource, replace(world, members=(*(world.members or ()), *external))).status
+
+
+def restarted(*at: At, status: Obj) -> tuple[EtcdCluster, Observed]:
+    """Return a cluster without a quorum, whose members serve no list of members, but metrics if they are `DOWN`."""
+    resource, world = without_quorum(*at, status=status)
+    for number in (number for number, each in enumerate(at) if each is DOWN):
+        world = with_metrics(world, number, 1000, 10)
+    return resource, world
+
+
+@pytest.mark.parametrize("own", [(DOWN,), (DOWN, DOWN, MOVED), (DOWN, MOVED, MOVED)])
+def test_listed_voters_outside_are_given_up_by_name_although_no_member_lists_them(own: tuple[At, ...]) -> None:
+    """E1: all pods restarted. The token did not name them; without other losses, there was no token."""
+    resource, world = restarted(*own, status=listed_outside(*[VOTER] * len(own)))
+    assert (len(found(resource, world).voters), found(resource, world).is_permanent) == (len(own) + 2, True)
+    step, offered = recover(resource, world), report(assess(resource, world))
+    assert (step.reason, step.progress) == ("QuorumLost", verdict.Progress.BLOCKED)
+    assert offered is not None
+    assert {"00000000000000e0", "00000000000000e1"} <= set(offered["lost"])
+    for text in (step.message, offered["message"]):
+        assert "00000000000000e0, 00000000000000e1" in text
+
+
+def test_voters_outside_are_recorded_until_a_quorum_lists_others() -> None:
+    listed = listed_outside(VOTER, VOTER, VOTER)
+    kept = plan(*restarted(DOWN, MOVED, MOVED, status=listed)).status
+    assert kept["outsideVoters"] == listed["outsideVoters"] == ["00000000000000e0", "00000000000000e1"]
+    resource = cluster(3, status=listed)
+    assert "outsideVoters" not in plan(resource, seen(resource, VOTER, VOTER, VOTER)).status
+    assert "outsideVoters" not in listed_outside(VOTER, learner=True)
+    assert len(listed_outside(VOTER, outside=tuple(range(0x100, 0x200)))["outsideVoters"]) == MAX_OUTSIDE_VOTERS
 
 
 def test_voters_outside_may_have_the_data_that_no_pod_has() -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.client.server import Member
+from operators.etcd.membership.volume_record import to_record
 from operators.etcd.objects.bootstrap import successor_of
-from operators.etcd.objects.names import KEPT, SET_ASIDE
+from operators.etcd.objects.names import KEPT, SET_ASIDE, VOTERS
 from operators.etcd.state.observed import Observed
 from operators.etcd.steps.quorum_recovery import executing, replicas
 from shared.kubernetes.kinds import Obj
@@ -66,6 +68,20 @@ def test_lost_status_is_restored_from_volume_claims_before_anything_else_happens
     afterwards = plan(again(made, resource), world)
     assert afterwards.verdict.reason == "QuorumLost"
     assert "demo-0, demo-2 (another volume) of the 3 voters lost their data" in afterwards.verdict.message
+
+
+def test_lost_status_is_restored_with_the_voters_outside_of_the_pods() -> None:
+    """E1: without them, two of five voters counted as the majority of three."""
+    resource = cluster(3)
+    running = seen(resource, VOTER, VOTER, VOTER)
+    outside = Member(0xE0, "elsewhere", ("http://elsewhere:2380",))
+    running = replace(running, members=(*(running.members or ()), outside))
+    [voters] = {to_record(resource, running, each)[VOTERS] for each in running.instances}
+    made = plan(*without_status(LOST, STARTS, LOST, records={1: record(1, voters=voters)}))
+    assert made.status["outsideVoters"] == ["00000000000000e0"]
+    assert [member["name"] for member in made.status["members"]] == ["demo-0", "demo-1", "demo-2"]
+    unreadable = plan(*without_status(LOST, STARTS, LOST, records={1: record(1, voters="demo-1=a1,=none")}))
+    assert not any("id" in member for member in unreadable.status["members"]), "the API server would refuse this id"
 
 
 @pytest.mark.parametrize(

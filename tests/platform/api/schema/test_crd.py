@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from operators import installed
+from operators.etcd.api.resource import MAX_OUTSIDE_VOTERS
 from operators.memcached.api.spec import DEFAULT_VERSION
 from shared.api.crd import Resource
 from shared.kubernetes.errors import KubeError
@@ -242,6 +243,7 @@ SHOWN = {
             "version": "3.6.16",
             "leader": "cache-1",
             "image": "etcd:v3.6.16",
+            "outsideVoters": [f"{number:016x}" for number in range(MAX_OUTSIDE_VOTERS)],
             "conditions": [WAITING],
         },
         ["NAME", "SIZE", "READY", "PHASE", "REASON", "VERSION", "AGE", "LEADER", "IMAGE", "MESSAGE"],
