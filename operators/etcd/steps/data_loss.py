@@ -145,8 +145,9 @@ def _name(resource: EtcdCluster, member: Member) -> str:
 
 
 def _is_outside(seen: Assessment, voter: Voter) -> bool:
+    """Whether a voter is of no pod: one whose claim counts as another owner's is none, but its name stays a pod's."""
     own = {f"{_member_id(each):016x}" for each in seen.instances} | {record.member_id for record in records(seen)}
-    return seen.instance_named(voter.name) is None and f"{voter.id:016x}" not in own
+    return names.number_of(seen.resource, voter.name) is None and f"{voter.id:016x}" not in own
 
 
 def _is_lost(seen: Assessment, voter: Voter) -> bool:

@@ -409,6 +409,17 @@ def test_own_pod_whose_voter_has_an_unknown_url_is_not_outside() -> None:
     assert report(assess(resource, replace(world, remembered=moved))) is None
 
 
+@pytest.mark.parametrize("uid", ["", "u-0"])
+def test_voter_of_a_pod_whose_claim_has_another_label_is_not_given_up(uid: str) -> None:
+    """E5: a person or a backup tool edited the label; the volume may have the newest data."""
+    resource, world = without_quorum(SURVIVES, MOVED, At(up=False, pod=False))
+    claim = world.instances[2].volume
+    assert claim is not None
+    claim["metadata"]["labels"] |= {object_names.CLUSTER_UID: uid}
+    made = plan(resource, world)
+    assert "recovery" not in made.status
+
+
 def test_voter_with_another_url_is_known_by_its_recorded_id() -> None:
     resource, world = without_quorum(SURVIVES, MOVED, MOVED)
     urls = [object_names.peer_url(resource, 0), object_names.peer_url(resource, 5), "http://10.0.0.9:2380"]
