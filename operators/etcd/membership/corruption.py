@@ -70,7 +70,12 @@ def contradictory(seen: Observed) -> bool:
 
 def ended_over_peers(instance: Instance) -> bool:
     """Whether the member does not start because its data differs from its peers'; a process that runs may be right."""
-    if instance.member is None or instance.pod_obj is None or instance.runs:
+    return instance.member is not None and not instance.runs and differed(instance)
+
+
+def differed(instance: Instance) -> bool:
+    """Whether the last process that ended in a pod that is not ready did so because its data differs from its peers'."""
+    if instance.pod_obj is None or instance.ready:
         return False
     return any(INCONSISTENT in message for message in _termination_messages(instance.pod_obj))
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from operators.etcd.backup.pods import NO_IMAGE
 from operators.etcd.facts.assessment import Assessment
+from operators.etcd.membership.corruption import differed, suspected
 from operators.etcd.membership.quorum import member_names
 from operators.etcd.reasons import ETCD_UNREACHABLE, MEMBER_FAILING, NO_AGENT_IMAGE, RECOVERING
 from operators.etcd.state.empty_directory import AWAITING_PROOF
@@ -129,14 +130,15 @@ def may_stop(seen: Assessment) -> bool:
     """Whether all members may stop although some are missing, and no change of members or version is in progress.
 
     A quorum of logs has every acknowledged write, and every member keeps its volume. So any quorum that returns has it.
+    But a member whose data differs must not vote: if all start at once, it may find no peer to compare itself with.
     """
     members = [instance for instance in seen.instances if instance.member]
     return (
         len(members) == len(seen.voters) == seen.resource.spec.size
         and len(seen.healthy_voters) >= seen.quorum
-        and not (seen.unknown_members or seen.alarms or seen.downgrade_target)
+        and not (seen.unknown_members or seen.alarms or seen.downgrade_target or suspected(seen))
         and all(each.ready and not outdated(seen, each) for each in seen.healthy_voters)
-        and not any(each.volume is None or seen.lost(each) for each in members)
+        and not any(each.volume is None or seen.lost(each) or differed(each) for each in members)
         and not any(each.volume_leaving for each in seen.instances)
     )
 

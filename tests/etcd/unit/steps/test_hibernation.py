@@ -12,6 +12,7 @@ from operators.etcd.api.backup import API, SCHEDULED
 from operators.etcd.api.spec import MAX_SIZE
 from operators.etcd.backup.view import BackupView
 from operators.etcd.client.commands import Remove
+from operators.etcd.client.server import HashKV
 from operators.etcd.report.metrics import HAS_LEADER, cluster_states
 from operators.etcd.state.observed import Observed
 from shared.kubernetes.encoding import canonical
@@ -21,6 +22,7 @@ from shared.status.resource_metrics import DESIRED
 from shared.status.verdict import Progress
 from shared.steps.database import HIBERNATION
 from shared.steps.hibernation import WAKES, record
+from tests.etcd.unit.steps.test_corruption import ended
 from tests.etcd.unit.world import (
     DOWN,
     LEARNER,
@@ -30,6 +32,7 @@ from tests.etcd.unit.world import (
     acts,
     cluster,
     losing_volumes,
+    member_id,
     plan,
     replicas_and_start,
     seen,
@@ -227,6 +230,17 @@ def test_woken_members_do_not_stop_again_in_the_middle_of_something(at: tuple[At
     assert record_of(made) in (WAKING, {}), made.verdict.message
     applied = (getattr(action, "obj", {}) for action in made.actions)
     assert not any(obj["spec"]["replicas"] == 0 for obj in applied if obj.get("kind") == "StatefulSet")
+
+
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("hashes", [(), (1, 2)], ids=["none", "two"])
+def test_woken_members_do_not_stop_again_while_one_differs_from_its_peers(hashes: tuple[int, ...], runs: bool) -> None:
+    """E2: at the next start, all members start at once, so that the corrupt one compares itself with no peer."""
+    resource = cluster(3, hibernate=True, status=ANNOUNCED)
+    found = ended(seen(resource, VOTER, VOTER, DOWN, replicas=3), 2, runs=runs)
+    found = replace(found, hashes={member_id(n): HashKV(value, 10, 5) for n, value in enumerate(hashes)})
+    made = plan(resource, recorded(found, wakes=True))
+    assert (record_of(made), replicas(made)) == (WAKING, 3)
 
 
 def test_woken_members_do_not_stop_again_while_a_claim_is_being_deleted() -> None:
