@@ -149,6 +149,8 @@ def _delete_abandoned(path: Path) -> None:
     """Delete the drafts of killed attempts next to a file: those of the file, and others not written for a while.
 
     The volume's own clock decides. A locked draft is being written, but some file systems show locks on one node only.
+    Those of the file do not count as locked: an EtcdBackup has one attempt at a time, so that the process of an earlier
+    one, which may still write, must not replace the file of this one.
     """
     os.utime(path.parent)
     now = path.parent.stat().st_mtime
@@ -156,7 +158,8 @@ def _delete_abandoned(path: Path) -> None:
         is_earlier, known = found.name.startswith(f".{path.name}."), found.lstat()
         if stat.S_ISREG(known.st_mode) and (is_earlier or now - known.st_mtime >= ABANDONED_SECONDS):
             with contextlib.suppress(OSError), found.open("r+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not is_earlier:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 found.unlink()
                 log.info("%s: deleted, of an attempt that was killed.", found)
 

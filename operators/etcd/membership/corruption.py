@@ -74,7 +74,7 @@ def ended_over_peers(instance: Instance) -> bool:
 
 
 def differed(instance: Instance) -> bool:
-    """Whether the last process that ended in a pod that is not ready did so because its data differs from its peers'."""
+    """Whether etcd ended because its data differs from its peers', in a pod that is not ready since."""
     if instance.pod_obj is None or instance.ready:
         return False
     return any(INCONSISTENT in message for message in _termination_messages(instance.pod_obj))

@@ -246,11 +246,10 @@ async def test_clock_of_the_node_does_not_decide_which_partial_files_are_removed
     assert names_in(tmp_path) == [OTHER, "a.db"]
 
 
-@pytest.mark.parametrize("name", ["b.db", "a.db"], ids=["another file", "the same file"])
-async def test_partial_file_that_another_attempt_is_writing_stays(tmp_path: Path, name: str) -> None:
+async def test_partial_file_of_another_snapshot_that_is_being_written_stays(tmp_path: Path) -> None:
     """Writing may hang for an hour, as on a server of NFS that restarts."""
     store = Volume(tmp_path)
-    async with store.draft(name) as slow:
+    async with store.draft("b.db") as slow:
         await slow.write(b"slow ")
         [partial] = names_in(tmp_path)
         os.utime(tmp_path / partial, (0, 0))
@@ -258,7 +257,20 @@ async def test_partial_file_that_another_attempt_is_writing_stays(tmp_path: Path
         assert names_in(tmp_path) == [partial, "a.db"]
         await slow.write(b"but whole")
         await slow.keep()
-    assert await content_of(store, name) == b"slow but whole"
+    assert await content_of(store, "b.db") == b"slow but whole"
+
+
+async def test_process_of_an_abandoned_attempt_does_not_replace_the_file_of_a_later_one(tmp_path: Path) -> None:
+    """E4: the API server no longer had its pod. It replaced the snapshot whose revision and digest the status has."""
+    store = Volume(tmp_path)
+    async with store.draft("a.db") as former:
+        await former.write(b"older")
+        await keep(store, "a.db", b"whole")
+        await former.write(b" data")
+        with pytest.raises(SnapshotMissing):
+            await former.keep()
+    assert await content_of(store, "a.db") == b"whole"
+    assert names_in(tmp_path) == ["a.db"]
 
 
 FOREIGN = (
