@@ -199,11 +199,13 @@ class Choice:
 
     Attributes:
         caution: why the snapshot may have less or other data than earlier ones, for the user; empty if it does not.
+        differs: whether that may be other data, so that it must replace no earlier one.
     """
 
     name: str
     status: EndpointStatus
     caution: str = ""
+    differs: bool = False
 
 
 def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice | None:
@@ -225,12 +227,16 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
     led = [status for status in answered if status[1].leader]
     followers = [status for status in led if status[1].leader != status[1].member_id]
     name, status = max(followers or led or answered, key=lambda each: (each[1].raft_applied, each[0]))
+    differs = any(alarm.kind == CORRUPT for each in sources if each.status for alarm in each.status.alarms)
     caution = ""
-    if not led:
+    if differs:
+        caution = (
+            "etcd reports that the data of members differs (alarm CORRUPT), and it is unknown whose is right. "
+            "Scheduled snapshots beyond spec.backup.retention are kept."
+        )
+    elif not led:
         caution = (
             f"The cluster had no leader when {name} was chosen: it had applied the most entries of the "
             f"{len(answered)} members that answered."
         )
-    elif any(alarm.kind == CORRUPT for each in sources if each.status for alarm in each.status.alarms):
-        caution = "etcd reports that the data of members differs (alarm CORRUPT), and it is unknown whose is right."
-    return Choice(name, status, caution and f"{caution} Scheduled snapshots beyond spec.backup.retention are kept.")
+    return Choice(name, status, caution, differs)

@@ -134,7 +134,7 @@ def take_snapshot(seen: Assessment) -> Step:
     label = _attempt(backup, attempt)
     message = f"{label}: taking the snapshot from {choice.name}. {choice.caution}".strip()
     keep = _retention_count(backup, cluster)
-    keep = 0 if keep and choice.caution else keep
+    keep = 0 if keep and choice.differs else keep
     pod = pods.snapshot_pod(
         seen.settings,
         backup,

@@ -93,7 +93,7 @@ async def _snapshot(options: argparse.Namespace, connect: Connect) -> Outcome:
         async with _store(options) as store:
             record = await work.take(server, store, order)
             outcome = dataclasses.asdict(record)
-            if order.scheduled and order.keep and record.current:
+            if order.scheduled and order.keep:
                 try:
                     outcome["removed"] = len(await work.prune(store, order))
                 except BackupError as error:  # the snapshot is complete; the next one prunes again

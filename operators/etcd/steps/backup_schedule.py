@@ -18,6 +18,7 @@ from operators.etcd.api.snapshot_stores import Destination
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import due_of, scheduled_name
 from operators.etcd.facts.assessment import Assessment
+from operators.etcd.membership.corruption import suspected
 from operators.etcd.objects import names
 from operators.etcd.reasons import NOT_CURRENT, RUNNING
 from operators.etcd.state.observed import Observed
@@ -144,17 +145,20 @@ def _stores_in(obj: Obj, destination: Destination) -> bool:
 
 
 def _surplus(seen: Observed, retention: int) -> list[Obj]:
-    """Return the EtcdBackups to delete, as their files are deleted (`beyond_retention`): none while data is at risk."""
+    """Return the EtcdBackups to delete, as their files are deleted (`beyond_retention`): none while data may differ."""
     complete, failed = (_by_name(seen.backup.scheduled, phase) for phase in (COMPLETE, FAILED))
+    is_known = (seen.members is not None or seen.answering) and not suspected(seen)
     found = []
-    later, newest = {True: 0, False: 0}, {True: 0, False: 0}  # number and revision: of current ones, and of all
-    for obj in reversed(complete if seen.members is not None and not seen.is_corrupt else ()):
+    later: dict[bool, list[int]] = {True: [], False: []}  # revisions: of current ones, and of all
+    for obj in reversed(complete if is_known else ()):
         is_current, revision = has_current_snapshot(obj), int(obj["status"].get("revision") or 0)
-        if later[is_current] >= retention and revision <= newest[is_current]:
+        known = later[is_current]
+        is_repeated = not is_current and revision in known
+        if is_repeated or (len(known) >= retention and revision <= max(known)):
             found.append(obj)
+            continue
         for counts in {is_current, False}:
-            later[counts] += 1
-            newest[counts] = max(newest[counts], revision)
+            later[counts].append(revision)
     return [*reversed(found), *failed[: max(0, len(failed) - MAX_FAILED_KEPT)]]
 
 

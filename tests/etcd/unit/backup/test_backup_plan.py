@@ -595,24 +595,26 @@ def test_only_scheduled_backups_remove_older_snapshots() -> None:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "caution"),
+    ("statuses", "caution", "keep"),
     [
-        ([status_of(0, leader=-1)], "The cluster had no leader when demo-0 was chosen: it had applied the most"),
+        ([status_of(0, leader=-1)], "The cluster had no leader when demo-0 was chosen: it had applied the most", 4),
         (
             [status_of(0), alarmed(1)],
             "etcd reports that the data of members differs (alarm CORRUPT)",
+            0,
         ),
     ],
     ids=["no leader", "corrupt"],
 )
-def test_nothing_is_removed_while_a_snapshot_may_have_less_or_other_data(statuses: list[Any], caution: str) -> None:
+def test_nothing_is_removed_while_a_snapshot_may_have_other_data(statuses: list[Any], caution: str, keep: int) -> None:
+    """E3: without a leader, nothing was removed either, until the store was full. Current ones stay in any case."""
     sources = tuple(SnapshotSource(f"demo-{n}", each) for n, each in enumerate(statuses))
     taken = backup(scheduled=True, destination=BUCKET)
     made = plan(Observed(cluster=cluster(backup=SCHEDULE), sources=sources), taken)
     assert caution in made.verdict.message
-    assert "Scheduled snapshots beyond spec.backup.retention are kept." in made.verdict.message
+    all_stay = "Scheduled snapshots beyond spec.backup.retention are kept." in made.verdict.message
     (container,) = pod_of(made)["spec"]["containers"]
-    assert program._parser().parse_args(container["args"]).keep == 0
+    assert (program._parser().parse_args(container["args"]).keep, all_stay) == (keep, keep == 0)
     pod = pod_of(made)
     done = plan(Observed(pod | there(pod, "p-1", **ended(KEPT | {"member": "demo-0"}))), taken)
     assert (done.verdict.done, done.verdict.warning) == (True, True)

@@ -151,20 +151,18 @@ def test_interrupted_snapshot_leaves_no_partial_file(tmp_path: Path) -> None:
     assert not any((tmp_path / "demo-u-1").iterdir())
 
 
-def test_snapshot_that_may_be_stale_replaces_no_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The member had a leader when the operator chose it, and lost it since."""
-    pruned: list[object] = []
-
-    async def prune(*given: object) -> list[str]:
-        pruned.append(given)
-        return []
-
-    monkeypatch.setattr(work, "prune", prune)
+def test_snapshots_that_may_be_stale_replace_only_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """E3: each due time of a lost quorum added one, until the store was full: then each later snapshot failed."""
     monkeypatch.setattr(work, "ELECTION_SECONDS", 0)
-    for status, times in ((dataclasses.replace(STATUS, leader=0), 0), (STATUS, 1)):
+    leaderless = dataclasses.replace(STATUS, leader=0)
+    for hour, status in enumerate([STATUS, STATUS, *[leaderless] * 5], start=1):
         monkeypatch.setattr(sys.modules[__name__], "STATUS", status)
-        code, reported = run(tmp_path, Member(), *snapshot(tmp_path), "--scheduled", "--keep=3")
-        assert (code, reported["current"], len(pruned)) == (0, bool(status.leader), times)
+        name = f"demo-26010103{hour:02}"
+        given = (f"--backup={name}", f"--file=demo-u-1/{name}-b.db", "--scheduled", "--keep=2")
+        code, reported = run(tmp_path, Member(), *snapshot(tmp_path), *given)
+        assert (code, reported["current"]) == (0, bool(status.leader))
+    stored = sorted(path.name[13:15] for path in (tmp_path / "demo-u-1").glob("*.db"))
+    assert stored == ["01", "02", "07"], "all current ones, and the last of the others, which have the same data"
 
 
 def test_failed_pruning_does_not_fail_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,18 @@ def test_snapshot_that_is_not_current_makes_no_current_one_surplus(taken: str, r
     assert [record.revision for record in beyond_retention(stored, 2)] == removed
 
 
+@pytest.mark.parametrize(
+    ("taken", "removed"),
+    [([(5, "c1"), (5, "c1"), (6, "c1"), (6, "c1")], [6, 5]), ([(5, "c1"), (5, "c2")], [])],
+    ids=["outages", "another cluster"],
+)
+def test_snapshot_that_is_not_current_stays_once_for_the_same_data(
+    taken: list[tuple[int, str]], removed: list[int]
+) -> None:
+    records = [dataclasses.replace(nightly(day, *each), current=False) for day, each in enumerate(taken, start=1)]
+    assert [record.revision for record in beyond_retention([(each, True) for each in records], 4)] == removed
+
+
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(1, 3)), max_size=12), st.integers(1, 4))
 def test_snapshots_that_are_not_current_change_nothing_for_current_ones(
     taken: list[tuple[bool, bool, int]], keep: int

@@ -14,7 +14,7 @@ from operators.etcd.api import backup as backup_api
 from operators.etcd.api import resource as api
 from operators.etcd.api.backup import API, SCHEDULED, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.backup.snapshot import scheduled_name
+from operators.etcd.backup.snapshot import Record, beyond_retention, scheduled_name
 from operators.etcd.backup.view import BackupView
 from operators.etcd.client.server import CORRUPT, Alarm
 from operators.etcd.plan import Planner
@@ -240,6 +240,31 @@ def test_no_backup_is_deleted_while_snapshots_may_have_less_or_other_data(observ
     there = [scheduled_backup(hour) for hour in (8, 9, 10, 11, 12)]
     failed = [scheduled_backup(hour, "Failed") for hour in range(MAX_FAILED_KEPT + 1)]
     assert changes(resource(), *there, *failed, **observed) == ["delete demo-2601010000"]
+
+
+def test_backups_are_deleted_as_their_files_are_while_a_quorum_is_missing() -> None:
+    """E3: the first due times of an outage named files that were deleted; a member provides snapshots nevertheless."""
+    there = [scheduled_backup(hour, revision=9, current=hour < 9) for hour in range(7, 12)]
+    found = resource("2026-01-01T13:00:00Z")
+    members = seen(found, VOTER, known=False, leader=None).instances
+    assert changes(found, *there, members=None, instances=members) == [f"delete demo-260101{n}00" for n in ("09", "10")]
+    errors = ("memberID:1 alarm:CORRUPT ",)
+    corrupt = [replace(each, status=replace(each.status, errors=errors)) for each in members if each.status]
+    assert changes(found, *there, members=None, instances=tuple(corrupt)) == []
+
+
+@pytest.mark.parametrize(("revisions", "deleted"), [((5, 6, 6, 6), [2, 3]), ((7, 7, 6, 5), [1])])
+def test_backup_that_is_not_current_is_deleted_if_a_later_one_has_the_same_data(
+    revisions: tuple[int, ...], deleted: list[int]
+) -> None:
+    """The files follow the same rule."""
+    there = [scheduled_backup(n, revision=revision, current=False) for n, revision in enumerate(revisions, start=1)]
+    assert changes(resource("2026-01-01T13:00:00Z"), *there) == [f"delete demo-260101{n:02}00" for n in deleted]
+    named = [
+        Record(f"{n}", 1, "", revision, "", "c1", "", f"{n}", "", "", f"{n}", True, False)
+        for n, revision in enumerate(revisions, start=1)
+    ]
+    assert sorted(int(each.file) for each in beyond_retention([(each, True) for each in named], 3)) == deleted
 
 
 def test_backup_with_newer_data_than_all_later_ones_stays() -> None:
