@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -71,9 +72,9 @@ class Observed:
 
     @property
     def attempt(self) -> int:
-        """Number of the pod's attempt; 0 without a pod."""
+        """Number of the pod's attempt; 0 without a pod, and if a user edited it: the status has 31 bits for it."""
         text = annotation(self.pod, pods.ATTEMPT)
-        return int(text) if text.isdecimal() else 0
+        return int(text) if re.fullmatch("[0-9]{1,9}", text) else 0
 
     @property
     def message(self) -> str:

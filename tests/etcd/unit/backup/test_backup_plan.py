@@ -422,6 +422,15 @@ def test_clock_of_the_api_server_does_not_end_an_attempt(hours: int) -> None:
 UNUSABLE_TIMES = ["yesterday", "", "2026-01-01T12:00:00", "0001-01-01T00:00:00+23:59", "2030-01-01T00:00:00Z"]
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, "99999999999", "-1", "first"])
+def test_edited_number_of_an_attempt_counts_as_none(text: str) -> None:
+    """E6: the API server refuses a status above 31 bits, so that the EtcdBackup never ended, and no other one began."""
+    pod = snapshot_pod(**ended(KEPT))
+    pod["metadata"]["annotations"][pods.ATTEMPT] = text
+    done = plan(dataclasses.replace(READY, pod=pod), backup(RAN | {"attempts": 2}))
+    assert (done.verdict.done, done.status["attempts"]) == (True, 2)
+
+
 @pytest.mark.parametrize("text", UNUSABLE_TIMES)
 def test_pod_whose_start_time_was_edited_has_that_of_its_creation(text: str) -> None:
     """The annotation can be edited; a time in the future delayed the retry until then."""
