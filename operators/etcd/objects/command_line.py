@@ -9,6 +9,7 @@ Source: etcdmain/config.go and embed/config.go of 3.4 to 3.7; https://etcd.io/do
 from __future__ import annotations
 
 import math
+import re
 
 from operators.etcd.api.arguments import argument
 from operators.etcd.api.resource import EtcdCluster
@@ -103,10 +104,10 @@ def _encryption(resource: EtcdCluster) -> list[str]:
 
 
 def number_given(pod: Obj | None, flag: str) -> int | None:
-    """Return the number that a pod passes to etcd with a flag; None if it does not pass the flag."""
+    """Return the number that a pod passes to etcd with a flag; None if it passes none, or a text that is no number."""
     arguments = container_of(pod, CONTAINER).get("args") or ()
-    given = [argument.removeprefix(flag) for argument in arguments if argument.startswith(flag)]
-    return int(given[-1]) if given else None
+    given = next((each.removeprefix(flag) for each in reversed(arguments) if each.startswith(flag)), "")
+    return int(given) if re.fullmatch("[0-9]{1,18}", given) else None
 
 
 def environment(resource: EtcdCluster) -> list[Obj]:

@@ -29,6 +29,17 @@ def test_cluster_in_its_desired_state_is_ready_and_reports_endpoints() -> None:
     assert made.poll == 30.0, "no watch reports the leader, file sizes and alarms"
 
 
+@pytest.mark.parametrize("quota", ["8Gi", "", "-1", "9" * 5000])
+def test_quota_of_an_edited_template_does_not_end_the_repairs_of_a_paused_cluster(quota: str) -> None:
+    """E8: one that is no number was a bug in the operator, as long as the cluster was paused."""
+    resource = cluster(paused=True)
+    world = seen(resource, VOTER, VOTER, replace(DOWN, disk="another"))
+    assert world.stateful_set is not None
+    [container] = world.stateful_set["spec"]["template"]["spec"]["containers"]
+    container["args"].append(f"--quota-backend-bytes={quota}")
+    assert acts(plan(resource, world).actions) == ["remove demo-2"]
+
+
 def test_status_of_a_ready_cluster_ignores_small_changes() -> None:
     resource = cluster()
     world = seen(resource, VOTER, VOTER, VOTER)
