@@ -7,11 +7,10 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from operators.etcd.api.backup import EtcdBackup
-from operators.etcd.backup import pods
 from operators.etcd.backup.observe import Observed
-from operators.etcd.backup.outcome import Outcome
+from operators.etcd.backup.outcome import Outcome, created
 from operators.etcd.reasons import POD_DELETED, POD_NOT_STARTING
-from shared.kubernetes.accessors import annotation, time_in
+from shared.kubernetes.accessors import time_in
 from shared.kubernetes.pods import Pod
 from shared.runtime.settings import Settings
 from shared.steps.view import View
@@ -56,14 +55,10 @@ class Assessment(View[EtcdBackup, Settings]):
 
     @property
     def started(self) -> datetime | None:
-        """Time at which the operator created the pod of the current attempt; None if there was none.
-
-        A user can edit the annotation: a text that is no time, or a time in the future, does not count.
-        """
-        pod = self.observed.pod or {"metadata": {}}
-        created = annotation(pod, pods.STARTED), pod["metadata"].get("creationTimestamp")
-        times = (time_in(str(text)) for text in (*created, self.resource.reported.get("startedAt")))
-        return next((time for time in times if time and time <= self.now), self.now if self.attempts else None)
+        """Time at which the operator created the pod of the current attempt; None if there was none."""
+        recorded = time_in(str(self.resource.reported.get("startedAt")))
+        known = (created(self.observed.pod or {"metadata": {}}, self.now), recorded)
+        return next((time for time in known if time and time <= self.now), self.now if self.attempts else None)
 
     @property
     def ended(self) -> datetime:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from operators.etcd.backup.pods import STARTED
 from operators.etcd.reasons import INTERRUPTED, PROGRAM_FAILED, REASONS
-from shared.kubernetes.accessors import is_terminating
+from shared.kubernetes.accessors import annotation, is_terminating, time_in
 from shared.kubernetes.encoding import decode
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Delete
@@ -86,10 +87,19 @@ def removal(pod: Obj | None) -> tuple[Delete, ...]:
     return () if pod is None or is_terminating(pod) else (Delete(POD, pod),)
 
 
+def created(pod: Obj, now: datetime) -> datetime | None:
+    """Return the time at which the operator created a pod, by its own clock or else by that of the API server.
+
+    A text that is no time, as a user can make it of the annotation, and a time in the future do not count.
+    """
+    times = (time_in(str(text)) for text in (annotation(pod, STARTED), pod["metadata"].get("creationTimestamp")))
+    return next((time for time in times if time and time <= now), None)
+
+
 def ended_for(pod: Obj, now: datetime) -> float:
     """Return the seconds since a pod ended: those since its creation, without those for which it ran."""
-    found, created = outcome(pod), time(pod["metadata"].get("creationTimestamp"))
-    return (now - created).total_seconds() - ((found.seconds if found else None) or 0.0) if created else math.inf
+    found, since = outcome(pod), created(pod, now)
+    return (now - since).total_seconds() - ((found.seconds if found else None) or 0.0) if since else math.inf
 
 
 def time(text: Any) -> datetime | None:

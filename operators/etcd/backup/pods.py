@@ -34,7 +34,7 @@ ATTEMPT = "etcd.ydzs.io/attempt"
 """Annotation of a snapshot's pod: number of the attempt."""
 
 STARTED = "etcd.ydzs.io/started"
-"""Annotation of a snapshot's pod: time at which it was created, by the clock of the operator."""
+"""Annotation of a pod: time at which it was created, by the clock of the operator."""
 
 RECIPE = "etcd.ydzs.io/recipe"
 """Annotation of a restore's pod: digest of its spec, to detect that another pod is needed."""
@@ -296,6 +296,12 @@ def seed_volume(settings: Settings, resource: EtcdCluster) -> Obj:
         "namespace": resource.namespace,
     }
     return made | {"metadata": metadata, "kind": PERSISTENT_VOLUME_CLAIM.name}
+
+
+def started(pod: Obj, now: datetime) -> Obj:
+    """Return a pod with the time at which it is created."""
+    metadata = pod["metadata"] | {"annotations": pod["metadata"]["annotations"] | {STARTED: rfc3339(now)}}
+    return pod | {"metadata": metadata}
 
 
 def _pod(

@@ -7,7 +7,7 @@ have log entries that no remaining member had applied, and which may have been a
 from __future__ import annotations
 
 from operators.etcd.backup.outcome import ended_for, outcome, removal
-from operators.etcd.backup.pods import TOKEN, cleaning_pod, cleaning_pod_name
+from operators.etcd.backup.pods import TOKEN, cleaning_pod, cleaning_pod_name, started
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects.names import SET_ASIDE
 from operators.etcd.reasons import FORMER_DATA_KEPT, RELEASING_DATA
@@ -66,8 +66,8 @@ def delete_former_data(seen: Assessment) -> Step:
     if pod is None:
         # A stale plan could delete data that is no longer released.
         node = str(((instance.pod_obj or {}).get("spec") or {}).get("nodeName") or "")
-        made = Apply(POD, cleaning_pod(seen.settings, resource, instance.number, node, token), unchanged=True)
-        return Step((made,), Progress.PROGRESSING, RELEASING_DATA, message)
+        made = started(cleaning_pod(seen.settings, resource, instance.number, node, token), seen.now)
+        return Step((Apply(POD, made, unchanged=True),), Progress.PROGRESSING, RELEASING_DATA, message)
     result = outcome(pod)
     if annotation(pod, TOKEN) != token or (result is not None and not result.succeeded):
         message += f" {result.message}" if result is not None else ""

@@ -27,7 +27,7 @@ from datetime import datetime
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.outcome import ended_for, outcome, removal
-from operators.etcd.backup.pods import TOKEN, recovery_pod, recovery_pod_name
+from operators.etcd.backup.pods import TOKEN, recovery_pod, recovery_pod_name, started
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.layout import begun
 from operators.etcd.membership.volume_record import lost_records
@@ -176,9 +176,8 @@ def _execute(seen: Assessment) -> Step:
     message = f"Recovery {token}: creating a new cluster from the data of {survivor}."
     if pod is None:
         # etcdutl of the version that the member runs: that of the spec may write a format that it does not read.
-        return Step.wait(
-            RECOVERING, message, Apply(POD, recovery_pod(seen.settings, permitted(seen).resource, number, token))
-        )
+        made = recovery_pod(seen.settings, permitted(seen).resource, number, token)
+        return Step.wait(RECOVERING, message, Apply(POD, started(made, seen.now)))
     if token_of(pod) != token:
         return Step.wait(
             RECOVERING, f"{message} Deleting the pod of a former recovery first.", *removal(pod), requeue=POLL_SECONDS

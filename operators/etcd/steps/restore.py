@@ -59,7 +59,8 @@ def restore_data(seen: Assessment) -> Step:
     if pod is None:
         RESTORE.after(seen.restore_state, RestoreEvent.START)
         # A stale plan would put the snapshot's data on the volume of a member that has since accepted writes.
-        objects = ((PERSISTENT_VOLUME_CLAIM, pods.seed_volume(seen.settings, resource)), (POD, made))
+        claim = pods.seed_volume(seen.settings, resource)
+        objects = ((PERSISTENT_VOLUME_CLAIM, claim), (POD, pods.started(made, seen.now)))
         return Step.wait(RESTORING, message, *(Apply(kind, obj, unchanged=True) for kind, obj in objects))
     if is_terminating(pod):
         return Step.wait(

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from operators.etcd.backup.pods import TOKEN, cleaning_pod_name
+from operators.etcd.backup.pods import STARTED, TOKEN, cleaning_pod_name
 from operators.etcd.objects.names import KEPT, SET_ASIDE
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Apply, Patch, Plan
 from shared.status.verdict import Progress
 from tests.etcd.unit.backup.states import ended, failed
-from tests.etcd.unit.world import ABSENT, VOTER, At, acts, cluster, plan, seen
+from tests.etcd.unit.world import ABSENT, NOW, VOTER, At, acts, cluster, plan, seen
 
 MARK = "abcdefabcdef"
 FORMER = replace(ABSENT, disk="disk-2")
@@ -81,6 +82,7 @@ def test_released_former_data_is_deleted_by_a_pod() -> None:
     [pod] = pods_made(recovered(VOTER, VOTER, VOTER, mark=SET_ASIDE, number=0, release=MARK))
     [container] = pod["spec"]["containers"]
     assert container["args"] == ["clean", "--home=/var/lib/etcd", f"--token={MARK}"]
+    assert pod["metadata"]["annotations"][STARTED] == rfc3339(NOW), "a failed one is replaced after a pause"
     assert pod["spec"]["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-demo-0"}}]
 
 

@@ -737,6 +737,19 @@ def test_failed_recovery_reports_its_reason_and_is_retried_later(hour: int) -> N
     assert acts(recover(resource, world).actions) == ["delete Pod demo-recovery (p)"]
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_pause_after_a_failed_recovery_does_not_depend_on_the_clock_of_the_api_server(hours: int) -> None:
+    """E7: with a clock that is ahead, the cluster was down for an hour longer."""
+    resource, world = stopped()
+    [pod] = [act.obj for act in recover(resource, world).actions if isinstance(act, steps.Apply)]
+    failed = recovery_pod_obj("Failed", ended="2026-01-01T09:59:30Z", message="no space left")
+    created = (NOW + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    failed["metadata"] |= {"annotations": pod["metadata"]["annotations"], "creationTimestamp": created}
+    resource, world = stopped(failed)
+    later = {seconds: assess(resource, world, NOW + timedelta(seconds=seconds)) for seconds in (35, 61)}
+    assert [acts(recover_quorum(each).actions) for each in later.values()] == [[], ["delete Pod demo-recovery (p)"]]
+
+
 def test_pod_of_a_former_recovery_is_deleted_first() -> None:
     resource, world = stopped(recovery_pod_obj("Succeeded", token="another"))
     assert acts(recover(resource, world).actions) == ["delete Pod demo-recovery (p)"]

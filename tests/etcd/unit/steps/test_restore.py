@@ -16,7 +16,8 @@ from operators.etcd.objects import bootstrap
 from operators.etcd.objects.bootstrap import Closed, New
 from operators.etcd.state.observed import Observed
 from operators.etcd.steps.restore import FINAL, RETRY_SECONDS, restore_data, restore_status
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.accessors import rfc3339
+from shared.kubernetes.kinds import POD, Obj
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Action, Apply, Delete, Step
 from shared.runtime.settings import Settings
@@ -271,6 +272,25 @@ def test_transient_failure_is_retried_after_a_delay(reason: str) -> None:
     assert changes(step(world(pod), after=RETRY_SECONDS - since + 1).actions) == ["Delete demo-restore"]
     again = step(world(leaving(pod)), after=RETRY_SECONDS - since + 2)
     assert (again.actions, again.progress) == ((), Progress.WAITING)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_pause_after_a_failure_does_not_depend_on_the_clock_of_the_api_server(hours: int) -> None:
+    """E7: with a clock ahead, it lasted an hour longer; with one behind, the log of the pod was deleted at once."""
+    [pod] = [act.obj for act in step(world()).actions if isinstance(act, Apply) and act.kind == POD]
+    pod = there(pod, "r-1", **failed("StoreUnreachable", "No answer."))
+    pod["metadata"]["creationTimestamp"] = rfc3339(NOW + timedelta(hours=hours))
+    waits = step(world(pod), after=35)  # it ran for 30 seconds
+    assert (waits.actions, waits.requeue) == ((), RETRY_SECONDS - 5)
+    assert changes(step(world(pod), after=61).actions) == ["Delete demo-restore"]
+
+
+@pytest.mark.parametrize("text", ["", "2030-01-01T00:00:00Z"])
+def test_failed_pod_without_a_usable_time_is_deleted_at_once(text: str) -> None:
+    pod = restore_pod(**failed("StoreUnreachable", "No answer."))
+    pod["metadata"] |= {"annotations": pod["metadata"]["annotations"] | {pods.STARTED: text}}
+    pod["metadata"]["creationTimestamp"] = rfc3339(NOW + timedelta(hours=1))
+    assert changes(step(world(pod)).actions) == ["Delete demo-restore"]
 
 
 OTHER = Snapshot(STORE, "demo-u-9/good.db")
