@@ -178,7 +178,7 @@ def test_new_resource_has_no_recorded_state() -> None:
 
 def test_ids_in_the_status_have_16_hex_digits() -> None:
     schema = to_yaml(resource.API)
-    assert schema.count("pattern: ^[0-9a-f]{16}$") == 4
+    assert schema.count("pattern: ^[0-9a-f]{16}$") == 5
 
 
 def test_resource_without_a_known_version_is_invalid() -> None:
