@@ -124,7 +124,7 @@ class Hibernation(Generic[SeenStored]):
         is_over = leave or (is_back(seen) and not provided.stops)
         ends = self.apply(replace(seen, hibernation={})) if is_over else PASS
         if verdict.progress in (Progress.PROGRESSING, Progress.WAITING, Progress.DONE):
-            message = f"The pods return from hibernation. {verdict.message}".strip()
+            message = f"{verdict.message} The pods return from hibernation.".strip()  # `announced` reads its beginning
             verdict = Verdict(Progress.PROGRESSING, WAKING_UP, message, verdict.warning)
         return Outcome(ends.actions), verdict
 

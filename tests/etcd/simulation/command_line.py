@@ -28,6 +28,7 @@ class Command:
         quota: backend quota, in bytes.
         files: paths by the name of the flag, such as `peer-cert-file`.
         snapshot_count: number of entries after which the member writes a Raft snapshot to its disk.
+        compares: whether it compares its keys with its peers before it serves.
         refusal: log of an etcd that exits because of its flags; empty if it accepts them.
     """
 
@@ -44,6 +45,7 @@ class Command:
     quota: int
     files: Mapping[str, str]
     snapshot_count: int
+    compares: bool
     refusal: str
 
     @property
@@ -74,9 +76,15 @@ def command(pod: Obj, claims: Mapping[str, Obj]) -> Command | None:
             quota=int(flags.get("quota-backend-bytes", "2147483648")),
             files={flag: path for flag, path in flags.items() if flag.endswith("-file")},
             snapshot_count=int(flags.get("snapshot-count", _snapshot_count(container["image"]))),
+            compares=_compares(flags),
             refusal=_refusal(flags),
         )
     return None
+
+
+def _compares(flags: Mapping[str, str]) -> bool:
+    former = flags.get("experimental-initial-corrupt-check", "") == "true"
+    return former or "InitialCorruptCheck=true" in flags.get("feature-gates", "")
 
 
 def _refusal(flags: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from operators.etcd.api.versions import Version
 from operators.etcd.client.server import CORRUPT, NOSPACE, Access, Endpoint, Server
+from operators.etcd.membership.corruption import INCONSISTENT
 from shared.kubernetes.kinds import Kind, Obj
 from tests.etcd.simulation import helpers, server, tls
 from tests.etcd.simulation.command_line import Command, command
@@ -290,6 +291,7 @@ class FakeEtcd:
             self._require_readable(cluster, disk, flags)
             if disk.index and record_of(cluster.records_at(disk.index), disk.member) is None:
                 raise Ended(REMOVED)
+            self._require_same_keys(cluster, disk, flags)
             return
         if flags.name not in flags.initial:
             raise Ended(f"couldn't find local name {flags.name!r} in the initial cluster configuration")
@@ -363,6 +365,15 @@ class FakeEtcd:
         if flags.version.series >= SERIES_WITHOUT_OLD_ENTRIES and disk.snapshot < cluster.old_entry:
             self.guard.require_no_panic(disk, flags)
             raise Ended(UNREADABLE)
+
+    def _require_same_keys(self, cluster: Cluster, disk: Disk, flags: Command) -> None:
+        """Let a member exit whose keys differ from those of a peer; one that does not answer shows no difference.
+
+        Source: InitialCheck in server/etcdserver/corrupt.go.
+        """
+        peers = (self.disks[peer.command.disk] for peer in self.members_of(cluster))
+        if flags.compares and any(peer.corrupt != disk.corrupt for peer in peers):
+            raise Ended(f'{{"level":"fatal","error":"{disk.member:x} {INCONSISTENT}"}}')
 
     # State of the clusters.
 

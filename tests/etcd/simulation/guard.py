@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from operators.etcd.api.resource import API
 from operators.etcd.api.versions import MIN_VERSION_BEFORE, Version
+from operators.etcd.membership.corruption import INCONSISTENT
 from operators.etcd.objects.names import SERVES
 from shared.kubernetes.accessors import label
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
@@ -208,6 +209,9 @@ class Guard:
         for cluster in etcd.clusters.values():
             if cluster.former or not any(_is_of(process, name) for process in etcd.members_of(cluster)):
                 continue
+            differing = [each.pod for each in etcd.processes.values() if INCONSISTENT in each.exit_message]
+            if differing:
+                self.fail(f"{action}, and the keys of {differing[0]} differ, which may find no peer to compare with")
             voting, members = len(etcd.voting(cluster)), len(cluster.now)
             is_enough = voting >= quorum(cluster.now) if again else voting == members
             if not etcd.has_quorum(cluster) or not is_enough or members != size:

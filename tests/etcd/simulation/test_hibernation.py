@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from operators.etcd import plan as etcd_plan
+from operators.etcd.steps import availability
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS
@@ -16,7 +17,19 @@ from shared.steps.hibernation import Hibernation
 from tests.etcd.simulation.database import FakeEtcd
 from tests.harness.scenario import Scenario, ScenarioStep, Unsafe, delete, edit, later, limit_turns
 from tests.harness.scenario_runner import ScenarioRun
-from tests.support.etcd.scenarios import ETCD, MIDDLE, NAME, OLD, cluster, failing, hangs, lost, member, pods_start
+from tests.support.etcd.scenarios import (
+    ETCD,
+    MIDDLE,
+    NAME,
+    OLD,
+    cluster,
+    differs,
+    failing,
+    hangs,
+    lost,
+    member,
+    pods_start,
+)
 from tests.support.hibernating import require_refused_stop_costs_no_pod
 from tests.support.plays import begun_once, played
 from tests.support.pod_loss import delete_now
@@ -179,6 +192,28 @@ async def test_hibernation_that_another_client_interrupts_continues(step: Scenar
     assert (reason(run), counts(run)) == ("Hibernated", (0, 3))
     await run.run_steps((PLAIN,))
     assert reason(run) == "Ready"
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+async def test_member_whose_keys_differ_is_replaced_before_the_members_stop_again(turns: int) -> None:
+    run = await begun_once(ETCD, PLAIN)
+    before = {record.id for record in etcd_of(run).cluster().now}
+    await run.run_steps((ASLEEP, differs(2), limit_turns(PLAIN, turns)))
+    await run.run_steps((ASLEEP, later(60), later(60), later(60)))
+    assert (reason(run), counts(run)) == ("Hibernated", (0, 3))
+    assert not any(disk.corrupt for disk in etcd_of(run).disks.values())
+    await run.run_steps((PLAIN,))
+    assert (reason(run), len(before & {record.id for record in etcd_of(run).cluster().now})) == ("Ready", 2)
+
+
+async def test_hibernation_with_a_member_whose_keys_differ_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(availability, "differed", lambda _: False)
+    monkeypatch.setattr(availability, "suspected", lambda _: False)
+    monkeypatch.setattr(etcd_plan, "replace_corrupt_member", lambda _: PASS)  # as without a majority of hashes
+    run = await begun_once(ETCD, PLAIN)
+    await run.run_steps((ASLEEP, differs(2), limit_turns(PLAIN, 8)))
+    with pytest.raises(Unsafe, match="the keys of cache-2 differ"):
+        await run.run_steps((ASLEEP,))
 
 
 def stops_at_once(patch: pytest.MonkeyPatch) -> None:

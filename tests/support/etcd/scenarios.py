@@ -208,6 +208,16 @@ def unmounted(*numbers: int, mounts: bool = False) -> ScenarioStep:
     return to_etcd(f"the disks of {names} are {'mounted' if mounts else 'not mounted'}", act)
 
 
+def differs(number: int) -> ScenarioStep:
+    """Change the keys of a member on its disk, as a disk or a crash may; nothing shows it before the next start."""
+
+    def act(etcd: FakeEtcd) -> None:
+        [disk] = [disk for disk in etcd.disks.values() if disk.name == f"data-{member(number)}"]
+        disk.corrupt = True
+
+    return to_etcd(f"the keys of {member(number)} differ", act)
+
+
 def adopted(size: int) -> ScenarioStep:
     """Recreate the resource, and let it adopt the volumes that the former one left."""
 

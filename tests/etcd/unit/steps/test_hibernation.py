@@ -243,6 +243,19 @@ def test_woken_members_do_not_stop_again_while_one_differs_from_its_peers(hashes
     assert (record_of(made), replicas(made)) == (WAKING, 3)
 
 
+@pytest.mark.parametrize("hibernate", [False, True])
+def test_member_that_differs_is_replaced_during_the_wake_up(hibernate: bool) -> None:
+    """The removal is reported first. Before, that never counted, so that the members woke up for ever."""
+    resource = cluster(3, hibernate=hibernate)
+    found = ended(seen(resource, VOTER, VOTER, DOWN, replicas=3), 2)
+    found = replace(found, hashes={member_id(n): HashKV(1, 10, 5) for n in range(2)})
+    made = plan(resource, recorded(found, wakes=True))
+    assert (made.verdict.reason, acts(made.actions)) == ("WakingUp", [])
+    ready = {"type": "Ready", "status": "False", "reason": made.verdict.reason, "message": made.verdict.message}
+    resource = cluster(3, hibernate=hibernate, status={"conditions": [ready]})
+    assert acts(plan(resource, recorded(found, wakes=True)).actions) == ["remove demo-2"]
+
+
 def test_woken_members_do_not_stop_again_while_a_claim_is_being_deleted() -> None:
     resource = cluster(3, hibernate=True, status=ANNOUNCED)
     found = losing_volumes(seen(resource, VOTER, VOTER, PENDING, replicas=3), 1)
