@@ -5,15 +5,19 @@ The guard keeps each consent with the voters that were lost, and ends it as soon
 
 from __future__ import annotations
 
+from shared.kubernetes.kinds import POD
 from tests.harness.scenario import ScenarioStep, later, operator_down
 from tests.support.etcd.scenarios import (
     ETCD,
     cluster,
+    joined_outside,
+    member,
     recovery_confirmed,
     recovery_released,
     unmounted,
 )
 from tests.support.plays import begun, ready, run
+from tests.support.pod_loss import delete_now
 
 DAY = 86400.0
 
@@ -59,6 +63,18 @@ async def test_writes_end_a_loss_that_no_operator_saw_end() -> None:
     await run(play, (later(30), later(30)))
     assert ready(play)["reason"] == "QuorumLost"
     assert "earlier loss" in ready(play)["message"]
+
+
+async def test_consent_names_voters_outside_of_the_pods_that_no_member_lists_any_more() -> None:
+    """E1: after a restart without a quorum, a member serves no list. The guard ends a recovery without their ids."""
+    play = await begun(ETCD, cluster(3), joined_outside(2), later(60))
+    assert ready(play)["reason"] == "UnknownMember"
+    await run(play, (unmounted(1, 2), delete_now(POD, member(0)), later(30), later(150), later(30)))
+    outside = play.stage.find()[0]["status"]["outsideVoters"]
+    assert (ready(play)["reason"], len(outside)) == ("QuorumLost", 2)
+    await run(play, (recovery_confirmed(), later(60), recovery_released(), later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert "outsideVoters" not in play.stage.find()[0]["status"], "the new cluster has none"
 
 
 async def test_recovery_spends_its_consent() -> None:

@@ -24,6 +24,7 @@ from shared.kubernetes.kinds import (
 )
 from shared.steps.passwords import ROTATE
 from tests.etcd.simulation.database import FakeEtcd
+from tests.etcd.simulation.raft import MemberRecord, identity
 from tests.harness.api_server.kinds import STORAGE_CLASS
 from tests.harness.harness import NAMESPACE
 from tests.harness.scenario import (
@@ -216,6 +217,19 @@ def differs(number: int) -> ScenarioStep:
         disk.corrupt = True
 
     return to_etcd(f"the keys of {member(number)} differ", act)
+
+
+def joined_outside(count: int) -> ScenarioStep:
+    """Let a user add voters that run elsewhere, and whose network breaks."""
+
+    def act(etcd: FakeEtcd) -> None:
+        found = etcd.cluster()
+        for number in range(count):
+            url = f"http://elsewhere-{number}:2380"
+            records = (*found.now, MemberRecord(identity(url, found.id), url))
+            etcd.change(found, records, f"a user adds a voter at {url}")
+
+    return to_etcd(f"{count} voters run outside of the pods", act)
 
 
 def adopted(size: int) -> ScenarioStep:
