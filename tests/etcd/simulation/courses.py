@@ -22,6 +22,7 @@ from random import Random
 
 from operators.etcd.api import backup as backup_api
 from operators.etcd.membership.raft_log import ENTRIES_PER_SNAPSHOT
+from operators.etcd.objects.names import CLIENTS, SERVES
 from operators.etcd.operator import backups, clusters
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import AlreadyExists
@@ -585,6 +586,9 @@ def judge_status(etcd: FakeEtcd, found: Obj) -> None:
     if known.get("Available") == "True":
         assert cluster is not None, "Available is True, though no cluster is recorded"
         assert etcd.has_quorum(cluster), "Available is True, though the cluster has no quorum"
+        pods = [pod for _, pod in etcd.objects(POD) if accessors.label(pod, SERVES) == CLIENTS]
+        ready = [pod for pod in pods if accessors.condition(pod, conditions.READY).get("status") == "True"]
+        assert ready, "Available is True, though the Service has no endpoint"
     if known.get("Ready") == "True":
         assert cluster is not None, "Ready is True, though no cluster is recorded"
         assert not etcd.cut_off, "Ready is True, though the operator reaches no member"

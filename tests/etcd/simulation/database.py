@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from operators.etcd.api.versions import Version
+from operators.etcd.backup.snapshot import Record
 from operators.etcd.client.server import CORRUPT, NOSPACE, Access, Endpoint, Server
 from operators.etcd.membership.corruption import INCONSISTENT
 from shared.kubernetes.kinds import Kind, Obj
@@ -95,6 +96,7 @@ class FakeEtcd:
         idle: whether the client stops writing.
         done: number of changes by kind.
         snapshots: revisions of snapshots, by file name.
+        records: records next to snapshots, by file name.
         stale_snapshots: files of snapshots of members without a leader.
         snapshot_users: users in snapshots, by file name.
         links: pairs of connected processes, by UID of their pods.
@@ -116,6 +118,7 @@ class FakeEtcd:
     processes: dict[str, Process] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     snapshots: dict[str, int] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
     stale_snapshots: set[str] = field(default_factory=set)
     snapshot_users: dict[str, Users] = field(default_factory=dict)
     guard: Guard = field(default_factory=Guard)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from operators.etcd.backup.snapshot import Record, beyond_retention
 from operators.etcd.backup.work import RESERVED_BYTES
 from operators.etcd.objects.command_line import DATA_DIRECTORY
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.quantity import parse_quantity
 from tests.etcd.simulation.raft import Cluster, Disk, Users
@@ -58,26 +61,37 @@ def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:
         raise Failed("snapshot", "MemberUnreachable", f"{name} cannot be reached.")
     disk = etcd.disks[found[0].command.disk]
     cluster = etcd.clusters[disk.cluster]
-    etcd.snapshots[flags["file"]] = cluster.revision
     is_current = etcd.has_quorum(cluster)
+    revision = cluster.revision - (0 if is_current else cluster.index - disk.index)
+    etcd.snapshots[flags["file"]] = revision
     (etcd.stale_snapshots.discard if is_current else etcd.stale_snapshots.add)(flags["file"])
     etcd.snapshot_users[flags["file"]] = Users.of(cluster)
     version = found[0].command.version
-    return {
-        "file": flags["file"],
-        "size": 20512,
-        "sha256": "0" * 64,
-        "revision": cluster.revision,
-        "version": f"{version.major}.{version.minor}.0",
-        "cluster_id": f"{cluster.id:016x}",
-        "member": name,
-        "taken": "2026-01-01T00:00:00Z",
-        "cluster": f"{flags['namespace']}/{flags['cluster']}",
-        "cluster_uid": flags["cluster-uid"],
-        "backup": flags["backup"],
-        "scheduled": "scheduled" in flags,
-        "current": is_current,
-    }
+    record = Record(
+        file=flags["file"],
+        size=20512,
+        sha256="0" * 64,
+        revision=revision,
+        version=f"{version.major}.{version.minor}.0",
+        cluster_id=f"{cluster.id:016x}",
+        member=name,
+        taken=rfc3339(etcd.clock()),
+        cluster=f"{flags['namespace']}/{flags['cluster']}",
+        cluster_uid=flags["cluster-uid"],
+        backup=flags["backup"],
+        scheduled="scheduled" in flags,
+        current=is_current,
+    )
+    etcd.records[record.file] = record
+    if record.scheduled and (keep := int(flags["keep"])):
+        _prune(etcd, record.cluster_uid, keep)
+    return dataclasses.asdict(record)
+
+
+def _prune(etcd: FakeEtcd, cluster_uid: str, keep: int) -> None:
+    own = [(each, True) for each in etcd.records.values() if each.scheduled and each.cluster_uid == cluster_uid]
+    for record in beyond_retention(own, keep):
+        del etcd.records[record.file], etcd.snapshots[record.file]
 
 
 def _clean(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:

@@ -227,6 +227,7 @@ UNTRUE: dict[str, Callable[[Obj, FakeEtcd], object]] = {
     "the operator reaches no member": lambda _, etcd: setattr(etcd, "cut_off", True),
     "a member ended": lambda _, etcd: setattr(etcd.running[0], "exit_message", "killed"),
     "no leader": lambda found, etcd: setattr(cluster_of(found, etcd), "leader", 0),
+    "no endpoint": lambda _, etcd: setattr(etcd, "objects", lambda _: []),
     "another size": lambda found, _: found["spec"].update(size=4),
 }
 
@@ -235,6 +236,24 @@ async def test_judge_finds_each_untrue_value_of_a_status() -> None:
     course = await begun(PLAIN)
     judge_status(course.etcd, course.mine)
     assert not list(undetected(UNTRUE, judge_status, course.etcd, course.mine))
+
+
+async def test_files_of_snapshots_follow_the_retention_also_without_a_quorum() -> None:
+    """E3: each due time of an outage added a file, until the store was full."""
+    course = await begun(WHOLE)
+    for _ in range(4):
+        await course.go(later(DAY))
+    assert len(course.etcd.snapshots) == 2
+    await course.go(majority_away(frozenset({1, 2})))
+    for _ in range(4):
+        await course.go(later(DAY))
+    stale = course.etcd.stale_snapshots & course.etcd.snapshots.keys()
+    assert (len(stale), len(course.etcd.snapshots), course.ready["reason"]) == (1, 3, "NoQuorum")
+    assert {each["status"]["file"] for each in course.snapshots} == course.etcd.snapshots.keys()
+    await course.go(MOUNTED)
+    for _ in range(3):
+        await course.go(later(DAY))
+    assert (len(course.etcd.snapshots), course.ready["reason"]) == (2, "Ready")
 
 
 async def test_judge_finds_snapshots_that_are_not_stored_or_stale() -> None:
