@@ -149,8 +149,7 @@ def _delete_abandoned(path: Path) -> None:
     """Delete the drafts of killed attempts next to a file: those of the file, and others not written for a while.
 
     The volume's own clock decides. A locked draft is being written, but some file systems show locks on one node only.
-    Those of the file do not count as locked: an EtcdBackup has one attempt at a time, so that the process of an earlier
-    one, which may still write, must not replace the file of this one.
+    Those of the file do not count as locked: the process of a former attempt must not replace the file of this one.
     """
     os.utime(path.parent)
     now = path.parent.stat().st_mtime

@@ -96,19 +96,13 @@ def to_record(resource: EtcdCluster, seen: Observed, instance: Instance) -> Obj:
     is_known = seen.cluster_id and seen.cluster_id == resource.recorded_cluster_id
     if instance.volume is None or member is None or status is None or not is_known or not seen.healthy(instance):
         return {}
+    known = {each.member.id: each.name for each in seen.instances if each.member}
     return {
         CLUSTER_ID: f"{seen.cluster_id:016x}",
         MEMBER_ID: f"{member.id:016x}",
         PEER_URL: names.peer_url(resource, instance.number),
         VERSION: status.version,
-        VOTERS: ",".join(
-            [
-                f"{voter.name}={voter.member.id:016x}"
-                for voter in seen.instances
-                if voter.member and not voter.member.learner
-            ]
-            + [f"={voter}" for voter in seen.outside_voters]
-        ),
+        VOTERS: ",".join(sorted(f"{known.get(voter.id, '')}={voter.id:016x}" for voter in seen.voters)),
     }
 
 

@@ -153,8 +153,7 @@ def _surplus(seen: Observed, retention: int) -> list[Obj]:
     for obj in reversed(complete if is_known else ()):
         is_current, revision = has_current_snapshot(obj), int(obj["status"].get("revision") or 0)
         known = later[is_current]
-        is_repeated = not is_current and revision in known
-        if is_repeated or (len(known) >= retention and revision <= max(known)):
+        if (not is_current and revision in known) or (len(known) >= retention and revision <= max(known)):
             found.append(obj)
             continue
         for counts in {is_current, False}:

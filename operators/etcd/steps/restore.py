@@ -54,13 +54,12 @@ def restore_data(seen: Assessment) -> Step:
     if problem is not None or snapshot is None:
         reason, message = (problem.reason, problem.message) if problem else (RESTORING, "Searching the snapshot.")
         return Step((), Progress.WAITING, reason, message, warning=problem is not None, requeue=SEARCH_SECONDS)
-    made = pods.restore_pod(seen.settings, resource, snapshot.store, snapshot.file)
+    made = pods.started(pods.restore_pod(seen.settings, resource, snapshot.store, snapshot.file), seen.now)
     message = f"Restoring {snapshot.location} as the initial data of the cluster."
     if pod is None:
         RESTORE.after(seen.restore_state, RestoreEvent.START)
         # A stale plan would put the snapshot's data on the volume of a member that has since accepted writes.
-        claim = pods.seed_volume(seen.settings, resource)
-        objects = ((PERSISTENT_VOLUME_CLAIM, claim), (POD, pods.started(made, seen.now)))
+        objects = ((PERSISTENT_VOLUME_CLAIM, pods.seed_volume(seen.settings, resource)), (POD, made))
         return Step.wait(RESTORING, message, *(Apply(kind, obj, unchanged=True) for kind, obj in objects))
     if is_terminating(pod):
         return Step.wait(
