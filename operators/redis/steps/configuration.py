@@ -96,11 +96,15 @@ def as_started(seen: Assessment) -> RedisCluster:
 
 
 def _kept(seen: Assessment) -> redis_conf.Kept:
-    """Return the directives whose desired value must not be used yet: refused ones, and those of persistence."""
-    kept, stays = redis_conf.kept_values(seen.resource, seen.applied_config), keeps_persistence(seen)
+    """Return the directives whose desired value must not be used yet: refused ones, and known ones of persistence.
+
+    Of an unknown persistence, the spec is the best that is known; a default could be a log, which hides snapshots.
+    """
+    kept, known = redis_conf.kept_values(seen.resource, seen.applied_config), seen.persistence
+    stays = known.keys() if keeps_persistence(seen) else frozenset()
     return {
         **kept,
-        **{name: seen.persistence.get(name, []) for name in redis_conf.PERSISTENCE if stays or name in kept},
+        **{name: known.get(name, []) for name in redis_conf.PERSISTENCE if name in stays or name in kept},
     }
 
 

@@ -113,11 +113,15 @@ class Guard:
         self._extend(redis, node, had, _candidates(redis, process))
 
     def unloaded(self, redis: FakeRedis, process: Process, had: Mapping[bytes, Entry]) -> None:
-        """Extend the budget by what a server does not load from its disk, if its user has switched persistence off."""
+        """Extend the budget by what a server does not load from its disk, if its user has switched the log off.
+
+        A server that begins a log ignores its snapshot (loadDataFromDisk in server.c), which no user wants.
+        """
         specs = [obj["spec"] for _, obj in redis.objects(API.kind) if obj["metadata"]["name"] == process.cluster]
         is_off = all((spec.get("config") or {}).get("appendonly") == "no" for spec in specs)
-        if not is_off:
-            self.fail(f"{process.pod} starts without the keys on its disk, though its spec has an append-only file")
+        if process.persistent or not is_off:
+            why = "it begins a log, which hides its snapshot" if process.persistent else "its spec has a log"
+            self.fail(f"{process.pod} starts without the keys on its disk: {why}")
         self._extend(redis, process.node, had, _candidates(redis, process))
 
     def takes_over(self, redis: FakeRedis, successor: Process) -> None:

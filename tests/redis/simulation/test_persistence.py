@@ -10,7 +10,7 @@ from tests.harness.scenario_runner import ScenarioRun
 from tests.redis.simulation.losses import SUBJECT
 from tests.redis.simulation.moving_slots import redis_of, status
 from tests.support.plays import begun_once, ready, run
-from tests.support.redis.scenarios import NAME, cluster
+from tests.support.redis.scenarios import NAME, adopted, cluster
 
 PLAIN = cluster(6)
 SNAPSHOTS = cluster(6, config={"appendonly": "no"})
@@ -79,5 +79,13 @@ async def test_persistence_that_is_switched_off_and_on_again_ends_ready(given: S
 async def test_persistence_that_is_switched_on_again_while_pods_are_replaced(given: ScenarioStep, turns: int) -> None:
     play = await begun_once(SUBJECT, given)
     await run(play, (limit_turns(VOLATILE, turns), given, later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    require_all_keys(play)
+
+
+async def test_adopted_volumes_keep_their_snapshots() -> None:
+    """Without the former ConfigMap and StatefulSet, only the spec shows how the servers kept their data."""
+    play = await begun_once(SUBJECT, SNAPSHOTS)
+    await run(play, (later(60), delete(), adopted(config={"appendonly": "no"}), later(60)))
     assert ready(play)["reason"] == "Ready"
     require_all_keys(play)

@@ -147,13 +147,13 @@ def addresses_swapped() -> ScenarioStep:
     return ScenarioStep("two clusters swap their addresses", act)
 
 
-def adopted() -> ScenarioStep:
+def adopted(**spec: object) -> ScenarioStep:
     """Recreate the resource, and let it adopt the volumes that the former one left."""
 
     def act(stage: Stage) -> None:
         former = {found["metadata"]["labels"][CLUSTER_UID] for found in stage.find(PERSISTENT_VOLUME_CLAIM)}
         [uid] = former - {found["metadata"]["uid"] for found in stage.find()}
-        cluster(6, adopt={"fromUID": uid}).act(stage)
+        cluster(6, adopt={"fromUID": uid}, **spec).act(stage)
 
     return ScenarioStep("recreated, adopting the volumes", act)
 

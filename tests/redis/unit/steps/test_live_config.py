@@ -594,6 +594,16 @@ def test_file_counts_although_the_stateful_set_was_not_written_after_it(former: 
     assert config_map_of(after, found)["data"] == found.config_map["data"]
 
 
+@pytest.mark.parametrize("made", [False, True], ids=["no StatefulSet", "a StatefulSet without the record"])
+def test_nodes_that_are_away_keep_no_persistence_that_nothing_shows(made: bool) -> None:
+    """A default instead of what they had would be a log, with which servers ignore their snapshots."""
+    at = [replace(each, up=False, pod=False) for each in formed()]
+    resource = cluster(*at, config={"appendonly": "no"})
+    text = config_map_of(resource, seen(resource, *at, stateful_set=made))["data"][CONFIG_KEY]
+    assert "\nappendonly no\n" in text
+    assert "\nsave 3600 1\n" in text
+
+
 def test_persistence_of_a_stateful_set_that_another_client_wrote_does_not_count() -> None:
     """A tool restores a former StatefulSet, and the file was deleted: the spec is the best that is known."""
     at = [replace(each, up=False) for each in formed()]
