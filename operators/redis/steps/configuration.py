@@ -163,9 +163,8 @@ def _configuration(seen: Assessment) -> tuple[Mapping[str, str], Mapping[str, st
     unaccepted, applied = _unaccepted(seen), seen.applied_config
     refused = refused_by_servers(seen) if unaccepted else {}
     if applied is not None and READ_ONCE in _annotations(applied) and unaccepted - refused.keys():
-        return applied["data"], {
-            name: value for name, value in _annotations(applied).items() if name in _CONFIG_ANNOTATIONS
-        }
+        own = {key: text for key, text in applied["data"].items() if managed_fields.is_applied(applied, "data", key)}
+        return own, {name: value for name, value in _annotations(applied).items() if name in _CONFIG_ANNOTATIONS}
     present = redis_conf.present(applied) if refused else {}
     kept = {**_kept(seen), **{name: present.get(name, []) for name in refused}}
     kept |= {name: lines for name, lines in seen.persistence.items() if name in unaccepted}

@@ -16,6 +16,7 @@ from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK
 from operators.redis.objects.pod import is_started_afresh, is_started_waiting
 from operators.redis.objects.redis_conf import CONFIG_KEY
+from operators.redis.reasons import CONFIG_MAP_INVALID
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import ConfigTemplate, Observed
 from operators.redis.steps import configuration
@@ -23,6 +24,7 @@ from operators.redis.steps.configuration import note_name, note_of
 from operators.redis.steps.live_config import apply_config
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
+from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Apply, Plan
 from shared.status.verdict import Progress
 from tests.redis.unit.world import NOW, PLANNER, At, assess, cluster, edited, formed, node_id, of, seen, stored
@@ -622,6 +624,21 @@ def test_edited_file_does_not_count_although_the_stateful_set_has_no_record() ->
     found = replace(found, stateful_set=seen(resource, *at).stateful_set)
     assert (found.applied_config, found.persistence) == (None, {})
     assert "\nappendonly yes\n" in config_map_of(resource, found)["data"][CONFIG_KEY]
+
+
+def test_template_that_another_client_wrote_is_never_applied() -> None:
+    """The user's ConfigMap is invalid meanwhile: what is applied counts as its last valid version."""
+    given, mine = "cluster-node-timeout 9000\n", {"pod": [{"configmap": "mine"}]}
+    resource = cluster(*formed(), **mine)
+    found = applied(resource, observed(resource, resource, template=given))
+    assert found.config_map
+    forged = edited(found.config_map, **{configuration.TEMPLATE_KEY: f"{given}maxmemory-policy allkeys-random\n"})
+    invalid = ConfigTemplate(problem=SecretProblem(CONFIG_MAP_INVALID, "demo is invalid."))
+    found = replace(found, config_map=forged, config=invalid)
+    for _ in range(2):
+        assert "maxmemory-policy" not in {name for _, name, _ in attempts(planned(resource, found))}
+        found = replace(found, config_map=stored(config_map_of(resource, found)))
+        assert "allkeys-random" not in str(found.config_map["data"])
 
 
 def test_settings_of_a_file_that_is_changed_by_hand_are_not_sent_while_paused() -> None:
