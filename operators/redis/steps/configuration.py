@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from operators.redis.api.directives import same
@@ -80,8 +80,13 @@ def started_with(seen: Assessment) -> RedisCluster:
     A server that starts with an append-only file loads no snapshot. So the file stays as it is until each node, also
     one that is away, has reported a complete log (`NodeReport.has_log`).
     """
-    has_log = (each.report is not None and each.report.has_log for each in seen.instances if each.recorded)
+    has_log = (each.report is not None and each.report.has_log for each in may_have_data(seen))
     return seen.resource if all(has_log) else as_started(seen)
+
+
+def may_have_data(seen: Assessment) -> Iterator[Instance]:
+    """Yield the instances that may have data, whether the status records their nodes or has lost the records."""
+    return (each for each in seen.instances if each.recorded or each.pod_obj or each.volume)
 
 
 def as_started(seen: Assessment) -> RedisCluster:

@@ -481,9 +481,9 @@ def logging(*, others: Mapping[str, Any] | None = None, away: int | None = None,
     return replace(ran, instances=tuple(instances))
 
 
-def file_and_template(found: Observed) -> tuple[str, bool]:
+def file_and_template(found: Observed, resource: RedisCluster | None = None) -> tuple[str, bool]:
     """Return appendonly in the applied file, and whether the applied pods keep their replicas waiting."""
-    plan = planned(cluster(*formed()), found)
+    plan = planned(resource or cluster(*formed()), found)
     made = {action.obj["kind"]: action.obj for action in of(plan.actions, "Apply")}
     lines = dict(line.split(" ", 1) for line in made["ConfigMap"]["data"][CONFIG_KEY].splitlines() if " " in line)
     return lines["appendonly"], is_started_waiting(made["StatefulSet"]["spec"]["template"])
@@ -498,6 +498,18 @@ def test_servers_start_with_a_log_only_once_all_nodes_have_a_complete_one(given:
     """A server that starts with a log loads no snapshot: its data would be lost if it ended before."""
     assert file_and_template(logging(**given)) == ("no", True)
     assert file_and_template(logging())[0] == "yes"
+
+
+@pytest.mark.parametrize("is_formed", [True, False])
+@pytest.mark.parametrize("away", [None, 0, 5])
+def test_servers_start_with_a_log_only_once_all_have_one_although_the_records_are_lost(
+    away: int | None, *, is_formed: bool
+) -> None:
+    """The status was replaced: what may have data is known from pods and volumes."""
+    at = [replace(each, recorded=None) for each in formed()]
+    found = logging(rewrites=away is None, away=away)
+    lost = replace(found, instances=tuple(replace(each, recorded=None) for each in found.instances))
+    assert file_and_template(lost, cluster(*at, is_formed=is_formed)) == ("no", True)
 
 
 def test_snapshots_stay_on_and_the_change_is_in_progress_until_the_log_of_a_server_is_complete() -> None:
