@@ -362,6 +362,18 @@ class ApplyDirective(NodeCall):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveSnapshot(NodeCall):
+    """Let a server write a snapshot in the background, or as soon as a rewrite of its log is over (BGSAVE SCHEDULE)."""
+
+    async def apply(self, server: Server, report: NodeReport, /) -> None:
+        if not report.saves:
+            await server.execute("BGSAVE", "SCHEDULE")
+
+    def __str__(self) -> str:
+        return f"let {self.at.name} write a snapshot (BGSAVE)"
+
+
+@dataclass(frozen=True, slots=True)
 class SetPasswords(NodeCall):
     """Set the valid passwords of the users `default` and `replication`; existing connections stay open.
 

@@ -180,6 +180,9 @@ class Facts:
         refuses_writes: whether the last write to the append-only file failed, upon which a primary refuses all writes
             (MISCONF) until a later one succeeds.
         unsaved: whether the last snapshot failed, without an append-only file.
+        saves: whether the server writes a snapshot now.
+        save_failed: whether the last snapshot failed.
+        snapshot_age: seconds since the process wrote its last snapshot; infinite if it wrote none.
         shuts_down: whether the server got SIGTERM or SHUTDOWN, and waits for its replicas before it ends (Redis 7.0).
         rewrites_log: whether a rewrite of the append-only file runs, is due, or failed, or the file is off, as during a
             full sync. While it is the first one since CONFIG SET appendonly, a server that starts with the file has no
@@ -206,6 +209,9 @@ class Facts:
     evicts: bool = False
     refuses_writes: bool = False
     unsaved: bool = False
+    saves: bool = False
+    save_failed: bool = False
+    snapshot_age: float = math.inf
     shuts_down: bool = False
     rewrites_log: bool = False
     rewrite_failed: bool = False
@@ -473,6 +479,9 @@ def parse_facts(text: str) -> Facts:
         evicts=found.get("maxmemory_policy", "noeviction") != "noeviction",
         refuses_writes=found.get("aof_enabled") == "1" and found.get("aof_last_write_status") == "err",
         unsaved=found.get("aof_enabled") == "0" and found.get("rdb_last_bgsave_status") == "err",
+        saves=found.get("rdb_bgsave_in_progress") == "1",
+        save_failed=found.get("rdb_last_bgsave_status") == "err",
+        snapshot_age=_snapshot_age(found),
         shuts_down="shutdown_in_milliseconds" in found,
         rewrites_log=any(found.get(name, done) != done for name, done in _REWRITTEN.items()),
         rewrite_failed=found.get("aof_last_bgrewrite_status") == "err",
@@ -487,6 +496,17 @@ def _unlinked_seconds(found: Mapping[str, str]) -> float:
     """
     seconds = int(found.get("master_link_down_since_seconds", -1))
     return seconds if 0 <= seconds <= int(found.get("uptime_in_seconds", 0)) else math.inf
+
+
+def _snapshot_age(found: Mapping[str, str]) -> float:
+    """Parse how long ago the process wrote its last snapshot, by the clock of the server; infinite if it wrote none.
+
+    A process that starts takes the present time for that of the last one (lastsave in server.c). After a step of its
+    clock, the age is unknown: infinite.
+    """
+    now, uptime = int(found.get("server_time_usec", 0)) // 1_000_000, int(found.get("uptime_in_seconds", 0))
+    age = now - int(found.get("rdb_last_save_time", 0))
+    return age if -_START_SECONDS <= age < uptime - _START_SECONDS else math.inf
 
 
 def _is_failed(node: Node) -> bool:

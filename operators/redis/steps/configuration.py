@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from operators.redis.api.directives import same
 from operators.redis.api.engine_versions import Version
-from operators.redis.api.resource import RedisCluster
+from operators.redis.api.resource import RedisCluster, refused_directives
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import config_map, names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK, CONTAINER, READ_ONCE
@@ -33,6 +33,9 @@ REFUSED = "redis.middleware.hc.cn/refused."
 
 TEMPLATE_KEY = "template.conf"
 """Key in the operator's ConfigMap: the last valid version of the user's redis.conf."""
+
+SNAPSHOT_SECONDS = 3600.0
+"""Greatest age of a snapshot that replaces an append-only file: that of the default save points."""
 
 
 def require_config(seen: Assessment) -> Step:
@@ -63,8 +66,8 @@ def live_settings(seen: Assessment) -> Mapping[str, str]:
     """Return the settings that running servers should have."""
     text, kept, started = template_text(seen), _kept(seen), started_with(seen)
     desired = redis_conf.live(seen.resource, text, kept)
-    if started is seen.resource:
-        return desired
+    if started is seen.resource:  # servers switch their log off after the file, with which they start
+        return {**desired, "appendonly": "yes"} if stops_log(seen) else desired
     persistence = {name: desired[name] for name in redis_conf.PERSISTENCE}
     return {**redis_conf.live(started, text, kept), **persistence}
 
@@ -118,8 +121,14 @@ def keeps_persistence(seen: Assessment) -> bool:
 
     A server without persistence must start as a new node (`fresh_identity`), and one without an append-only file must
     keep its replicas waiting (`old_snapshot`): matters of its pod. Until all pods do that, a container that restarts
-    resumes as the node that it was, and needs its data. So does a node that is away, until no member knows it.
+    resumes as the node that it was, and needs its data. So does a node that is away, until no member knows it. Then
+    snapshots replace the append-only files.
     """
+    refused = stops_log(seen) and "save" in refused_directives(seen.resource)  # the present value may be nothing
+    return refused or _awaits_pods(seen) or bool(without_snapshot(seen))
+
+
+def _awaits_pods(seen: Assessment) -> bool:
     text = template_text(seen)
     if not starts_waiting(seen.resource, text):
         return False
@@ -129,6 +138,26 @@ def keeps_persistence(seen: Assessment) -> bool:
         or (each.recorded is not None and each.id != each.recorded.node_id)
         for each in seen.instances
     )
+
+
+def stops_log(seen: Assessment) -> bool:
+    """Return whether servers still start with an append-only file, which the spec switches off."""
+    return seen.starts_with_log and not redis_conf.appends(seen.resource, template_text(seen))
+
+
+def without_snapshot(seen: Assessment) -> Sequence[Instance]:
+    """Return the instances that have their data in an append-only file alone, which snapshots are to replace.
+
+    By default, a server with a log writes no snapshots: it would load an old one, or none.
+    """
+    if not stops_log(seen) or not redis_conf.persists(seen.resource, template_text(seen)) or _awaits_pods(seen):
+        return ()
+    return [each for each in may_have_data(seen) if not _has_snapshot(seen.resource, each)]
+
+
+def _has_snapshot(resource: RedisCluster, instance: Instance) -> bool:
+    report = instance.report
+    return report is not None and understands(resource, instance) and report.snapshot_age <= SNAPSHOT_SECONDS
 
 
 def configured(settings: Mapping[str, str]) -> str:
@@ -172,7 +201,7 @@ def _configuration(seen: Assessment) -> tuple[Mapping[str, str], Mapping[str, st
         return own, {name: value for name, value in _annotations(applied).items() if name in _CONFIG_ANNOTATIONS}
     present = redis_conf.present(applied) if refused else {}
     kept = {**_kept(seen), **{name: present.get(name, []) for name in refused}}
-    kept |= {name: lines for name, lines in seen.persistence.items() if name in unaccepted}
+    kept |= seen.persistence if unaccepted & seen.persistence.keys() else {}  # one without the other may be nothing
     content = {CONFIG_KEY: redis_conf.render(resource, text, kept)} | ({TEMPLATE_KEY: text} if text else {})
     mark = configured(redis_conf.live(resource, text, kept))  # of this file: new servers lack what is refused
     unread, times = _unread(seen), _recorded_times(seen)

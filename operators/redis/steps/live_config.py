@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from operators.redis.api.directives import present_name
 from operators.redis.api.resource import refused_directives
-from operators.redis.client.commands import ApplyDirective
+from operators.redis.client.commands import ApplyDirective, SaveSnapshot
 from operators.redis.client.errors import ConfigRefused
 from operators.redis.client.responses import NodeReport
 from operators.redis.facts.assessment import Assessment
@@ -15,7 +15,7 @@ from operators.redis.objects import redis_conf
 from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC, PERSISTENCE
-from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING, LOG_INCOMPLETE
+from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING, LOG_INCOMPLETE, SNAPSHOT_FAILED
 from operators.redis.state.instance import Instance, endpoint
 from operators.redis.steps.configuration import (
     awaits_log,
@@ -28,13 +28,15 @@ from operators.redis.steps.configuration import (
     refused_by_servers,
     reports,
     started_with,
+    stops_log,
     template_text,
     understands,
     uses,
+    without_snapshot,
 )
 from operators.redis.steps.old_snapshot import is_undecided, may_serve_replicas
 from operators.redis.steps.rollout_markers import is_applied, mark_pod, marker
-from operators.redis.steps.waiting import GOSSIP_SECONDS
+from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import PASS, Action, Attempt, Patch, Step
 from shared.status.verdict import Progress
@@ -60,7 +62,7 @@ def apply_config(seen: Assessment) -> Step:
     settings = live_settings(seen)
     mark = configured(settings)
     loads_snapshots = redis_conf.appends(seen.resource, template_text(seen)) and not seen.starts_with_log
-    kept_for_others = frozenset(PERSISTENCE if keeps_persistence(seen) else ())
+    kept_for_others = PERSISTENCE if keeps_persistence(seen) else ("appendonly",) if stops_log(seen) else ()
     actions: list[Action] = []
     names = []
     for instance in seen.instances:
@@ -80,7 +82,7 @@ def apply_config(seen: Assessment) -> Step:
             names.append(instance.name)
             actions += due
     if not actions:
-        return _await_logs(seen)
+        return _await_logs(seen) if awaits_log(seen) else _save_snapshots(seen)
     message = f"{', '.join(names)} are applying settings without a restart."
     return Step(tuple(actions), Progress.PROGRESSING, CONFIGURING, message, requeue=GOSSIP_SECONDS)
 
@@ -89,7 +91,7 @@ def _await_logs(seen: Assessment) -> Step:
     """Wait for the first append-only file of each server, which counts once it is complete, and then for redis.conf."""
     known = [(each.name, each.report) for each in seen.instances if each.recorded]
     missing = {name: report for name, report in known if report and not report.has_log}
-    if not awaits_log(seen) or (not missing and started_with(seen) is not seen.resource):  # other nodes are away
+    if not missing and started_with(seen) is not seen.resource:  # other nodes are away
         return PASS
     writing = [name for name, report in missing.items() if report.settings.get("appendonly") == "yes"]
     if failed := [name for name, report in missing.items() if report.rewrite_failed]:
@@ -105,6 +107,24 @@ def _await_logs(seen: Assessment) -> Step:
     if not missing:
         message = "All nodes have an append-only file. Until they start with it, snapshots stay on."
     return Step.progressing(CONFIGURING, message, requeue=GOSSIP_SECONDS)
+
+
+def _save_snapshots(seen: Assessment) -> Step:
+    """Let each server write a snapshot before it switches its append-only file off: then redis.conf follows."""
+    lacking = [each for each in without_snapshot(seen) if understands(seen.resource, each)]
+    if not lacking:  # other nodes are away
+        return PASS
+    idle = [each for each in lacking if each.report and not each.report.saves and not each.report.save_failed]
+    calls = (SaveSnapshot(seen.secrets.access, endpoint(seen.resource, each), each.id) for each in idle)
+    if failed := ", ".join(each.name for each in lacking if each.report and each.report.save_failed):
+        message = (
+            f"{failed}: writing a snapshot failed (rdb_last_bgsave_status in INFO). Until each node has one, "
+            "append-only files stay on. Check the space on the volume, and the memory, and run BGSAVE."
+        )
+        return Step.progressing(SNAPSHOT_FAILED, message, *calls, warning=True, requeue=BLOCKED_SECONDS)
+    names = ", ".join(each.name for each in lacking)
+    message = f"Writing a snapshot of {names}. Until each node has one, append-only files stay on."
+    return Step.progressing(CONFIGURING, message, *calls, requeue=SYNC_SECONDS)
 
 
 def _of_start(settings: Mapping[str, str], report: NodeReport) -> Iterable[str]:

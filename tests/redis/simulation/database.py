@@ -229,12 +229,12 @@ class FakeRedis:
         node.history = fake_id("history", self.begun)
         node.former, node.offset = continued
         node.forked_at = node.backlog = node.offset
-        had = node.keys
+        had, is_covered = node.keys, node.covered or not node.logged or not process.saves
         if not process.persistent:
             node.keys = dict(node.saved) if process.saves else {}
         elif not node.logged:  # with an append-only file, it loads no snapshot (loadDataFromDisk in server.c)
             node.keys = {}
-        node.logged = process.persistent
+        node.logged, node.covered = process.persistent, process.has_save_points
         for known in node.known.values():
             known.last_response, known.last_message, known.meets = self.now, self.now, False
         node.known = {known.id: known for known in node.known.values() if not known.in_handshake}
@@ -247,7 +247,7 @@ class FakeRedis:
         processes = {**self.processes, uid: process}
         self.processes = dict(sorted(processes.items(), key=lambda item: item[1].number))
         if node.keys != had:
-            self.guard.unloaded(self, process, had)
+            self.guard.unloaded(self, process, had, is_covered=is_covered)
         self.settle(f"a server started in {name}")
         return process
 

@@ -33,6 +33,9 @@ def tick(redis: FakeRedis, process: Process) -> None:
     node = process.node
     if process.rewrites_until and process.rewrites_until <= redis.now:
         process.rewrites_until, node.logged = 0.0, True
+    if process.snapshot and process.snapshot[0] <= redis.now:
+        (_, node.saved, node.saved_at), node.covered = process.snapshot, True
+        process.saved, process.snapshot = redis.now, None
     for known in node.others:
         if known.in_handshake and redis.now - known.last_response > max(process.timeout, 1.0):
             del node.known[known.id]

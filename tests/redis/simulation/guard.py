@@ -112,16 +112,26 @@ class Guard:
             node.keys = dict(node.saved) if process.saves else {}
         self._extend(redis, node, had, _candidates(redis, process))
 
-    def unloaded(self, redis: FakeRedis, process: Process, had: Mapping[bytes, Entry]) -> None:
+    def ends_log(self, redis: FakeRedis, process: Process) -> None:
+        """Require a snapshot from a server that switches its log off, unless its user wants no file at all."""
+        if not process.node.covered and any(spec.get("save") != "" for spec in _configs(redis, process)):
+            self.fail(f"{process.pod} switches its log off, and has no snapshot of its data")
+
+    def unloaded(self, redis: FakeRedis, process: Process, had: Mapping[bytes, Entry], *, is_covered: bool) -> None:
         """Extend the budget by what a server does not load from its disk, if its user has switched the log off.
 
-        A server that begins a log ignores its snapshot (loadDataFromDisk in server.c), which no user wants.
+        A server that begins a log ignores its snapshot (loadDataFromDisk in server.c), which no user wants; nor that it
+        ignores a log of which it has no snapshot.
+
+        Args:
+            is_covered: whether its disk has no log, or also a snapshot that may replace it.
         """
-        specs = [obj["spec"] for _, obj in redis.objects(API.kind) if obj["metadata"]["name"] == process.cluster]
-        is_off = all((spec.get("config") or {}).get("appendonly") == "no" for spec in specs)
-        if process.persistent or not is_off:
-            why = "it begins a log, which hides its snapshot" if process.persistent else "its spec has a log"
-            self.fail(f"{process.pod} starts without the keys on its disk: {why}")
+        if process.persistent:
+            self.fail(f"{process.pod} starts without the keys on its disk: it begins a log, which hides its snapshot")
+        if not all(spec.get("appendonly") == "no" for spec in _configs(redis, process)):
+            self.fail(f"{process.pod} starts without the keys on its disk, though its spec has a log")
+        if not is_covered:
+            self.fail(f"{process.pod} starts without the keys in its log, of which it has no snapshot")
         self._extend(redis, process.node, had, _candidates(redis, process))
 
     def takes_over(self, redis: FakeRedis, successor: Process) -> None:
@@ -756,6 +766,12 @@ def values(redis: FakeRedis) -> dict[bytes, Entry]:
     serving = _serving(redis, redis.guard.records)
     read = {key: _read(redis, serving[slot_of(key)], key) for key in redis.guard.records if slot_of(key) in serving}
     return {key: value for key, value in read.items() if value is not None}
+
+
+def _configs(redis: FakeRedis, process: Process) -> list[Obj]:
+    """Return spec.config of each resource with the name of the cluster of a server."""
+    found = (obj for _, obj in redis.objects(API.kind) if obj["metadata"]["name"] == process.cluster)
+    return [obj["spec"].get("config") or {} for obj in found]
 
 
 def _read(redis: FakeRedis, node: Node, key: bytes) -> Entry | None:

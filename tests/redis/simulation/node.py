@@ -110,6 +110,8 @@ class Node:
         keys: data set, of all databases (`database_of`); `saved` is its last snapshot.
         saved_at: replication id and offset of that snapshot; empty without one.
         logged: whether the disk has an append-only file with the data set.
+        covered: whether the snapshot may replace that file: it was written since the last process started with the
+            file, or the server has had save points since.
         history: replication id up to `offset`; `former` is the one before `forked_at`.
         backlog: offset from which on it has the writes for a partial resync: none from before its process started.
         cluster: name of the StatefulSet.
@@ -128,6 +130,7 @@ class Node:
     saved: dict[bytes, Entry] = field(default_factory=dict)
     saved_at: tuple[str, int] = ("", 0)
     logged: bool = False
+    covered: bool = False
     history: str = ""
     offset: int = 0
     former: str = ""
@@ -208,7 +211,7 @@ class Node:
 
     def save(self) -> None:
         """Write a snapshot (SAVE)."""
-        self.saved, self.saved_at = dict(self.keys), (self.history, self.offset)
+        self.saved, self.saved_at, self.covered = dict(self.keys), (self.history, self.offset), True
 
     def fork_history(self, history: str) -> None:
         """Begin a new replication history; nodes with the former one up to here can resync partially."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from operators.redis.api.memory import parse_memory
 from operators.redis.client.server import BUS_PORT, PORT
+from tests.redis.simulation.client import Entry
 from tests.redis.simulation.node import Node
 from tests.redis.simulation.tls import Tls
 
@@ -91,6 +92,8 @@ class Process:
         unclaimed: mask of slots that their owner did not claim in its last message.
         rewrites_until: time at which the append-only file that CONFIG SET switched on is complete; 0 without one. Until
             then a server that starts with it has no data (startAppendOnly in aof.c, AOF_WAIT_REWRITE).
+        snapshot: snapshot that it writes: the time at which it is complete, its keys, and its history and offset.
+        saved: time of its last snapshot; 0 without one.
         trimmed: number of keys that it deletes as their slots moved away at once, and until when; INFO counts them.
     """
 
@@ -129,6 +132,8 @@ class Process:
     migrations: list[Migration] = field(default_factory=list)
     unclaimed: int = 0
     rewrites_until: float = 0.0
+    snapshot: tuple[float, dict[bytes, Entry], tuple[str, int]] | None = None
+    saved: float = 0.0
     trimmed: tuple[int, float] = (0, 0.0)
 
     @property
@@ -148,11 +153,16 @@ class Process:
     @property
     def saves(self) -> bool:
         """Whether it writes snapshots instead: when it is terminated, and long after a write."""
-        return not self.persistent and self.settings.get("save", "3600 1") != ""
+        return not self.persistent and self.has_save_points
+
+    @property
+    def has_save_points(self) -> bool:
+        """Whether it writes a snapshot when it is terminated, also in addition to a log."""
+        return self.settings.get("save", "3600 1") != ""
 
     def save_last(self) -> None:
         """Write the snapshot of a shutdown; while it writes its first log, it refuses one (prepareForShutdown)."""
-        if self.saves and not self.rewrites_until:
+        if self.has_save_points and not self.rewrites_until:
             self.node.save()
 
     @property

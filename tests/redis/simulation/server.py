@@ -27,7 +27,7 @@ LATENCY = 0.02
 """Seconds that a round trip with write commands takes."""
 
 REWRITE_SECONDS = 3.0
-"""Time in which a server writes its first append-only file."""
+"""Time in which a server writes its first append-only file, or a snapshot."""
 
 HANDSHAKE_POLL = 0.1
 """Seconds between inspections of a handshake, which tests do not wait for."""
@@ -292,12 +292,15 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
         "run_id": process.run_id,
         "tcp_port": process.port,
         "server_time_usec": int(redis.now * 1_000_000),
-        "uptime_in_seconds": int(redis.now - process.began),
+        "uptime_in_seconds": int(redis.now) - int(process.began),
         "loading": 0,
         "async_loading": 0,
         "used_memory": 1 << 20 if process.pod not in redis.full else max(process.max_memory, 1 << 30),
         "maxmemory": process.max_memory,
         "maxmemory_policy": process.config("maxmemory-policy"),
+        "rdb_bgsave_in_progress": int(process.snapshot is not None),
+        "rdb_last_save_time": int(process.saved or process.began),
+        "rdb_last_bgsave_status": "ok",
         "aof_enabled": int(process.config("appendonly") == "yes"),
         "aof_rewrite_in_progress": int(bool(process.rewrites_until)),
         "aof_rewrite_scheduled": 0,
@@ -359,13 +362,26 @@ def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
         if (name.lower(), value) in redis.refused:
             raise Refused(f"ERR CONFIG SET failed (possibly related to argument '{name}') - not on this machine")
         if name.lower() == "appendonly" and value != process.config("appendonly"):
+            if value == "no":
+                redis.guard.ends_log(redis, process)
             process.node.logged = False
             process.rewrites_until = redis.now + REWRITE_SECONDS if value == "yes" else 0.0
         process.settings[name.lower()] = value
+        if name.lower() == "save":
+            process.node.covered &= process.has_save_points
         if name.lower() == "requirepass":
             process.passwords = {digest(value)} if value else set()
     redis.settle(f"the operator sets {', '.join(pairs[::2])} at {process.pod}")
     return "OK"
+
+
+def _save(redis: FakeRedis, process: Process, _: Words) -> str:
+    """Begin a snapshot of the present keys (BGSAVE)."""
+    if process.snapshot:
+        raise Refused("ERR Background save already in progress")
+    node = process.node
+    process.snapshot = redis.now + REWRITE_SECONDS, dict(node.keys), (node.history, node.offset)
+    return "Background saving started"
 
 
 def _set_user(redis: FakeRedis, process: Process, words: Words) -> str:
@@ -449,6 +465,7 @@ _COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
     "DBSIZE": lambda _, process, __: len(process.node.keys),
     "CONFIG GET": _config_get,
     "CONFIG SET": _config_set,
+    "BGSAVE": _save,
     "CONFIG REWRITE": lambda *_: "OK",
     "ACL SETUSER": _set_user,
     "ACL DELUSER": _delete_users,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kubernetes.kinds import POD, STATEFUL_SET
+from shared.kubernetes.kinds import POD, STATEFUL_SET, Obj
 from tests.harness.scenario import ScenarioStep, Stage, at_once, delete, later, limit_turns, operator_down
 from tests.harness.scenario_runner import ScenarioRun
+from tests.redis.simulation.guard import values
 from tests.redis.simulation.losses import SUBJECT
 from tests.redis.simulation.moving_slots import redis_of, status
 from tests.support.plays import begun_once, ready, run
@@ -14,6 +15,7 @@ from tests.support.redis.scenarios import NAME, adopted, cluster
 
 PLAIN = cluster(6)
 SNAPSHOTS = cluster(6, config={"appendonly": "no"})
+ALONE = cluster(3, replicasPerMaster=0)
 VOLATILE = cluster(6, config={"appendonly": "no", "save": ""})
 
 
@@ -81,6 +83,34 @@ async def test_persistence_that_is_switched_on_again_while_pods_are_replaced(giv
     await run(play, (limit_turns(VOLATILE, turns), given, later(60), later(60)))
     assert ready(play)["reason"] == "Ready"
     require_all_keys(play)
+
+
+TURNS = [
+    *(4, 8, 18, 36),
+    *(pytest.param(turns, marks=pytest.mark.nightly) for turns in (2, 3, 5, 6, 10, 14, 24, 30, 42, 48, 54)),
+]
+
+
+@pytest.mark.parametrize("turns", TURNS)
+@pytest.mark.parametrize("shape", [{}, {"replicasPerMaster": 0}], ids=["replicas", "no replicas"])
+async def test_servers_that_end_while_snapshots_replace_the_log_have_their_data(shape: Obj, turns: int) -> None:
+    """Keys of before are in the log, or in a snapshot; the guard judges when the log is switched off."""
+    play = await begun_once(SUBJECT, PLAIN if not shape else ALONE)
+    redis = redis_of(play.world)
+    redis.client.idle = True  # so that no key changes
+    before = {key: entry for key, entry in values(redis).items() if not entry.expires}
+    assert before
+    snapshots = cluster(3 if shape else 6, config={"appendonly": "no"}, **shape)
+    await run(play, (limit_turns(snapshots, turns), killed(play), later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert {key for key, entry in before.items() if values(redis).get(key) != entry} == set()
+
+
+async def test_log_is_switched_off_once_all_servers_have_snapshots() -> None:
+    play = await begun_once(SUBJECT, ALONE)
+    await run(play, (cluster(3, config={"appendonly": "no"}, replicasPerMaster=0), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert {process.config("appendonly") for process in redis_of(play.world).running} == {"no"}
 
 
 async def test_adopted_volumes_keep_their_snapshots() -> None:

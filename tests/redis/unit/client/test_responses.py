@@ -148,6 +148,17 @@ def test_failed_snapshot_matters_without_an_append_only_file(appends: int, last:
 
 
 @pytest.mark.parametrize(
+    ("saved", "uptime", "age"),
+    [(990, 3600, 10), (1000, 3600, 0), (990, 10, math.inf), (990, 12, math.inf), (990, 13, 10), (2000, 60, math.inf)],
+    ids=["ten seconds ago", "now", "of the start", "as precise as the start", "after the start", "the clock was set"],
+)
+def test_age_of_the_last_snapshot_of_the_process(saved: int, uptime: int, age: float) -> None:
+    """A server takes the time of its start for that of the last snapshot."""
+    fields = f"server_time_usec:1000900000\r\nuptime_in_seconds:{uptime}\r\nrdb_last_save_time:{saved}\r\n"
+    assert parse_facts(REDIS + fields).snapshot_age == age
+
+
+@pytest.mark.parametrize(
     ("uptime", "now", "answered"),
     [
         (60, "server_time_usec:1795313150000000\r\n", {THREE: 8.0}),

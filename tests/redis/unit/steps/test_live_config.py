@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.commands import ApplyDirective
-from operators.redis.objects import names, redis_conf
+from operators.redis.objects import config_map, names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK
 from operators.redis.objects.pod import is_started_afresh, is_started_waiting
 from operators.redis.objects.redis_conf import CONFIG_KEY
@@ -21,7 +22,7 @@ from operators.redis.state.instance import Instance
 from operators.redis.state.observed import ConfigTemplate, Observed
 from operators.redis.steps import configuration
 from operators.redis.steps.configuration import note_name, note_of
-from operators.redis.steps.live_config import apply_config
+from operators.redis.steps.live_config import apply_config, report_refused_config
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
@@ -454,6 +455,9 @@ def test_file_has_persistence_while_a_node_without_a_pod_may_need_it() -> None:
     replaced = tuple(
         replace(each, pod_obj={**each.pod_obj, "spec": template}) if each.pod_obj else each for each in ran.instances
     )
+    replaced = tuple(
+        replace(each, report=replace(each.report, snapshot_age=60.0)) for each in replaced if each.report is not None
+    )
     away = replace(replaced[0], pod=None, pod_obj=None, report=None)
     for instances, value in ((replaced, "no"), ((away, *replaced[1:]), "yes")):
         found = replace(ran, instances=tuple(_with(each, settings_of(after), {}) for each in instances))
@@ -534,6 +538,113 @@ def test_snapshots_are_switched_off_and_the_pods_changed_once_the_file_has_the_l
     found = applied(cluster(*formed()), found)
     assert file_and_template(found) == ("yes", False)
     assert attempts(planned(cluster(*formed()), found)) == [("demo-5", "save", "")]
+
+
+def leaving_log(
+    copies: int, *, saved: Mapping[int, dict[str, Any]] | None = None, away: int | None = None, using_all: bool = False
+) -> tuple[RedisCluster, Observed]:
+    """Servers with a log alone, and pods that suit snapshots, which the spec has now.
+
+    Args:
+        saved: facts that servers report about snapshots, by number; the others have just written one.
+        away: number of a node without a pod.
+        using_all: whether servers use all settings of the spec except appendonly, instead of those of a log.
+    """
+    at = [replace(each, up=number != away, pod=number != away) for number, each in enumerate(formed(3, copies))]
+    before = cluster(*at, replicasPerMaster=copies)
+    after = cluster(*at, replicasPerMaster=copies, config=SNAPSHOTS)
+    found = applied(after, applied(before, observed(before, before, *at)))
+    template = found.stateful_set["spec"]["template"]["spec"]  # type: ignore[index]
+    settings, instances = settings_of(after, appendonly="yes") if using_all else settings_of(before), []
+    for each in found.instances:
+        facts = (saved or {}).get(each.number, {"snapshot_age": 60.0})
+        pod_obj = {**each.pod_obj, "spec": template} if each.pod_obj else None
+        report = replace(each.report, **facts) if each.report else None
+        instances.append(_with(replace(each, pod_obj=pod_obj, report=report), settings, {}))
+    return after, replace(found, instances=tuple(instances))
+
+
+def switched(plan: Plan) -> set[tuple[str, str]]:
+    """Return the directives of persistence that are sent, with their values."""
+    return {(name, value) for _, name, value in attempts(plan) if name in redis_conf.PERSISTENCE}
+
+
+def persistence_of(plan: Plan) -> list[str]:
+    """Return the lines of persistence in the applied file."""
+    (made,) = (action.obj for action in of(plan.actions, "Apply") if action.obj["kind"] == "ConfigMap")
+    return config_map.persistence(made["data"]).split("\n")
+
+
+LOG = ["appendonly yes", 'save ""']
+UNSAVED: list[dict[str, Any]] = [{"snapshot_age": math.inf}, {"snapshot_age": 3601.0}]
+
+
+@pytest.mark.parametrize("facts", UNSAVED, ids=["none of this process", "an old one"])
+@pytest.mark.parametrize("copies", [0, 1])
+def test_log_stays_on_until_each_server_has_a_snapshot(copies: int, facts: dict[str, Any]) -> None:
+    """By default, servers with a log write no snapshots: one that ends would have lost everything, or nearly so."""
+    after, found = leaving_log(copies, saved={1: facts, 2: facts | {"saves": True}})
+    plan = planned(after, found)
+    assert (attempts(plan), persistence_of(plan)) == ([], LOG)
+    assert [call.at.name for call in of(plan.actions, "SaveSnapshot")] == ["demo-1"]
+    step = apply_config(assess(after, found))
+    assert (step.reason, step.progress, step.warning) == ("Configuring", Progress.PROGRESSING, False)
+    assert step.message == "Writing a snapshot of demo-1, demo-2. Until each node has one, append-only files stay on."
+
+
+@pytest.mark.parametrize("copies", [0, 1])
+def test_file_has_snapshots_before_servers_switch_their_log_off(copies: int) -> None:
+    """A server that starts in between has a snapshot; and a change that is withdrawn needs a complete log again."""
+    after, found = leaving_log(copies)
+    plan = planned(after, found)
+    assert switched(plan) == {("save", "60 1")}
+    assert persistence_of(plan) == LOG
+    after, found = leaving_log(copies, using_all=True)
+    plan = planned(after, found)
+    assert (attempts(plan), persistence_of(plan)) == ([], ["appendonly no", "save 60 1"])
+    plan = planned(after, applied(after, found))
+    assert switched(plan) == {("appendonly", "no")}
+    withdrawn = planned(cluster(*formed(3, copies), replicasPerMaster=copies), applied(after, found))
+    assert persistence_of(withdrawn) == LOG, "no log was switched off"
+
+
+@pytest.mark.parametrize("copies", [0, 1])
+def test_log_stays_on_while_a_node_is_away(copies: int) -> None:
+    after, found = leaving_log(copies, away=0)
+    plan = planned(after, found)
+    assert (attempts(plan), persistence_of(plan), of(plan.actions, "SaveSnapshot")) == ([], LOG, [])
+
+
+def test_snapshot_that_fails_is_a_warning_and_is_not_repeated() -> None:
+    after, found = leaving_log(1, saved={1: {"save_failed": True}, 2: {"snapshot_age": math.inf}})
+    step = apply_config(assess(after, found))
+    assert (step.reason, step.progress, step.warning) == ("SnapshotFailed", Progress.PROGRESSING, True)
+    assert [str(action) for action in step.actions] == ["let demo-2 write a snapshot (BGSAVE)"]
+    assert step.message == (
+        "demo-1: writing a snapshot failed (rdb_last_bgsave_status in INFO). Until each node has one, append-only "
+        "files stay on. Check the space on the volume, and the memory, and run BGSAVE."
+    )
+
+
+def test_servers_that_refuse_the_save_points_keep_their_log() -> None:
+    """Without log and save points, they would have nothing."""
+    after, found = leaving_log(0, using_all=True)
+    refusing = {note_name("save"): note("60 1")}
+    noted = tuple(
+        _with(each, {**each.report.settings, "save": ""}, refusing) for each in found.instances if each.report
+    )
+    found = replace(found, instances=noted)
+    plan = planned(after, found)
+    assert (attempts(plan), persistence_of(plan)) == ([], LOG)
+    assert report_refused_config(assess(after, found)).reason == "ConfigRefused"
+
+
+def test_log_stays_on_while_the_version_refuses_the_save_points() -> None:
+    _, found = leaving_log(0, using_all=True)
+    wrong = cluster(*formed(3, 0), replicasPerMaster=0, config={"appendonly": "no", "save": "never"})
+    plan = planned(wrong, found)
+    assert persistence_of(plan) == LOG
+    assert ("appendonly", "no") not in switched(plan)
 
 
 def test_failed_rewrite_of_a_log_prevents_no_other_setting() -> None:
