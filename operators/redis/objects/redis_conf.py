@@ -125,26 +125,12 @@ def live(resource: RedisCluster, template: str = "", kept: Kept = NOTHING) -> Ma
     return {name: joined(lines) for name, lines in sorted(given.items()) if is_live(name, resource.engine)}
 
 
-def digest(
-    resource: RedisCluster,
-    template: str = "",
-    before: Obj | None = None,
-    kept: Kept = NOTHING,
-    *,
-    unread: Collection[str] = (),
-    times: int = 0,
-) -> str:
-    """Return a digest of the settings that need a restart.
-
-    Args:
-        before: present ConfigMap, which may contain directives that were removed.
-        unread, times: see `withdrawn`.
-    """
+def digest(resource: RedisCluster, template: str = "", kept: Kept = NOTHING, times: int = 0) -> str:
+    """Return a digest of the settings that need a restart, and how often a directive was removed (`withdrawn`)."""
     given = _given(resource, template, kept)
     read_once = {name: lines for name, lines in given.items() if not is_live(name, resource.engine)}
     text = json.dumps([read_once, list(_operator_directives(resource))], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    times = withdrawn(resource, template, before, kept, unread=unread, times=times)
     return f"{digest}.{times}" if times else digest
 
 

@@ -204,10 +204,8 @@ def _configuration(seen: Assessment) -> tuple[Mapping[str, str], Mapping[str, st
     kept |= seen.persistence if unaccepted & seen.persistence.keys() else {}  # one without the other may be nothing
     content = {CONFIG_KEY: redis_conf.render(resource, text, kept)} | ({TEMPLATE_KEY: text} if text else {})
     mark = configured(redis_conf.live(resource, text, kept))  # of this file: new servers lack what is refused
-    unread, times = _unread(seen), _recorded_times(seen)
-    digest = redis_conf.digest(resource, text, before, kept, unread=unread, times=times)
-    annotations = {CONFIG_MARK: mark, READ_ONCE: digest}
-    times = redis_conf.withdrawn(resource, text, before, kept, unread=unread, times=times)
+    times = redis_conf.withdrawn(resource, text, before, kept, unread=_unread(seen), times=_recorded_times(seen))
+    annotations = {CONFIG_MARK: mark, READ_ONCE: redis_conf.digest(resource, text, kept, times)}
     return content, annotations | ({WITHDRAWN: str(times)} if times else {})
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from operators.redis.api.directives import RESERVED
 from operators.redis.api.resource import RedisCluster
+from operators.redis.objects import redis_conf
 from operators.redis.objects.conf_syntax import NAME, Malformed, arguments, quoted
-from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN, digest, live, problem, render
+from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN, live, problem, render
 from shared.kubernetes.kinds import Obj
 from tests.redis.unit.security.rotation import wished
 
@@ -122,6 +123,11 @@ def test_replica_migration_is_prevented_before_6_2_2() -> None:
 
 
 # Runtime changes.
+
+
+def digest(resource: RedisCluster, template: str = "", before: Obj | None = None) -> str:
+    """Return the digest of the settings that need a restart after a ConfigMap."""
+    return redis_conf.digest(resource, template, times=redis_conf.withdrawn(resource, template, before))
 
 
 def test_runtime_setting_is_applied_without_restart() -> None:
