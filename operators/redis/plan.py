@@ -31,7 +31,12 @@ from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.handover import hand_over_deleted
 from operators.redis.steps.hibernation import hold
 from operators.redis.steps.joining import join_nodes, refuse_full_nodes
-from operators.redis.steps.live_config import apply_config, label_serving_pods, report_refused_config
+from operators.redis.steps.live_config import (
+    apply_config,
+    label_serving_pods,
+    record_persistence,
+    report_refused_config,
+)
 from operators.redis.steps.lost_authority import restart_distrusting
 from operators.redis.steps.membership_repair import forget_removed_nodes, record_nodes, update_addresses
 from operators.redis.steps.open_slots import release_slots, reopen_slots, repair_open_slots
@@ -112,6 +117,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             (connect_replicas,),  # to their primaries: a replica elsewhere is no copy, and may copy foreign data
             (DATABASE.ensure_connection,),  # a copy for clients, on which no node depends
             (ensure_user_secrets,),  # the same for each user of the spec
+            (record_persistence,),  # on volume claims: before redis.conf and servers drop a file
             (apply_config,),  # settings that the engine can change live, also if a person changed them
             (
                 DATABASE.proven(DATABASE.renew_secrets),  # users and certificates, once created

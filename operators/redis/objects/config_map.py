@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from operators.redis.api.resource import RedisCluster
-from operators.redis.objects.names import COMPONENT, config_name
+from operators.redis.objects.names import APPLIED_PERSISTENCE, COMPONENT, NODE_ID, config_name
 from operators.redis.objects.redis_conf import CONFIG_KEY, PERSISTENCE
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
 from shared.kubernetes.ownership import Owner
 
@@ -23,3 +24,9 @@ def config_map(resource: RedisCluster, own: Owner, content: Mapping[str, str]) -
 def persistence(content: Mapping[str, str]) -> str:
     """Return the lines of persistence of a content: a server that starts with others ignores its data."""
     return "\n".join(line for line in content.get(CONFIG_KEY, "").split("\n") if line.partition(" ")[0] in PERSISTENCE)
+
+
+def recorded_persistence(claims: Iterable[Obj | None]) -> str:
+    """Return the lines of persistence that the claims of all nodes record; empty if one has none, or others."""
+    found = {annotation(claim, APPLIED_PERSISTENCE) for claim in claims if annotation(claim, NODE_ID)}
+    return found.pop() if len(found) == 1 else ""

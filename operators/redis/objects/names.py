@@ -46,7 +46,9 @@ FILES = "redis.middleware.hc.cn/files"
 """Annotation of pods and volume claims: number of the files with the node id and the snapshot; none for 0."""
 
 APPLIED_PERSISTENCE = "redis.middleware.hc.cn/applied-persistence"
-"""Annotation of the StatefulSet: lines of persistence in the ConfigMap, which another client may change or delete."""
+"""Annotation of the StatefulSet and of volume claims: lines of persistence in the ConfigMap, which another client may
+change or delete. That of the claims outlives the resource.
+"""
 
 NODE_ID, PRIMARY, COPY_OF, HOST, VERSION, NODES, CLAIM_UID = (
     f"redis.middleware.hc.cn/{key}"

@@ -14,6 +14,7 @@ from functools import cached_property
 from operators.redis.api.directives import NODE_TIMEOUT_MS
 from operators.redis.api.resource import RedisCluster
 from operators.redis.client.responses import NodeReport
+from operators.redis.objects import config_map
 from operators.redis.objects.names import APPLIED_PERSISTENCE
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import CONFIG_KEY, PERSISTENCE, Kept, joined, present
@@ -91,15 +92,23 @@ class Observed:
         return found if found and managed_fields.is_applied(found, "data", CONFIG_KEY) else None
 
     @cached_property
-    def persistence(self) -> Kept:
-        """Directives of persistence in the file that the operator applied last; none if that is unknown.
+    def persistence_lines(self) -> str:
+        """Lines of persistence in the file that the operator applied last; empty if that is unknown.
 
-        The StatefulSet, which is written after the file, counts only once another client changed or deleted that.
+        The StatefulSet, which is written after the file, counts only once another client changed or deleted that. The
+        volume claims count if both are gone.
         """
         found, made = self.applied_config, self.stateful_set
-        if not found and made and managed_fields.is_applied(made, "metadata", "annotations", APPLIED_PERSISTENCE):
-            found = {"data": {CONFIG_KEY: annotation(made, APPLIED_PERSISTENCE)}}
-        lines = present(found)
+        if found:
+            return config_map.persistence(found["data"])
+        if made and managed_fields.is_applied(made, "metadata", "annotations", APPLIED_PERSISTENCE):
+            return annotation(made, APPLIED_PERSISTENCE)
+        return config_map.recorded_persistence(each.volume for each in self.instances)
+
+    @cached_property
+    def persistence(self) -> Kept:
+        """Directives of persistence in the file that the operator applied last; none if that is unknown."""
+        lines = present({"data": {CONFIG_KEY: self.persistence_lines}})
         return {name: lines[name] for name in PERSISTENCE if name in lines}
 
     @property

@@ -7,7 +7,11 @@ lost, as after any loss of a volume.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from operators.redis.api.resource import RedisCluster
 from operators.redis.facts.assessment import Assessment
+from operators.redis.objects.config_map import recorded_persistence
 from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.state.volume_record import node_entries, records, why_copied, why_unusable
 from shared.kubernetes.kinds import Obj
@@ -42,4 +46,15 @@ def _adoption(seen: Assessment) -> Adoption:
     resource = seen.resource
     given = seen.adoptable
     problem = why_unusable(resource, records(resource, given.claims)) or why_copied(resource, given.claims)
+    problem = problem or _why_unknown(resource, given.claims)
     return Adoption(resource, given.claims, CLUSTER_UID, given.former, given.in_use, problem)
+
+
+def _why_unknown(resource: RedisCluster, claims: Sequence[Obj]) -> str:
+    """Return why servers might ignore the data on the volumes; empty if they use it, or if a user has decided."""
+    if recorded_persistence(claims) or "appendonly" in resource.spec.config:
+        return ""
+    return (
+        "nothing records whether their servers start with an append-only file, or with snapshots, which are ignored "
+        'next to it. Set spec.config.appendonly explicitly, as the former resource had it ("yes" is the default).'
+    )

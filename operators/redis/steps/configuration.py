@@ -12,7 +12,7 @@ from operators.redis.api.engine_versions import Version
 from operators.redis.api.resource import RedisCluster, refused_directives
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import config_map, names, redis_conf
-from operators.redis.objects.names import CONFIG_MARK, CONTAINER, READ_ONCE
+from operators.redis.objects.names import APPLIED_PERSISTENCE, CONFIG_MARK, CONTAINER, READ_ONCE
 from operators.redis.objects.pod import is_started_afresh, is_started_waiting, starts_afresh, starts_waiting
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.state.instance import Instance
@@ -20,7 +20,7 @@ from operators.redis.state.observed import Observed
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import is_applied
 from shared.kubernetes import managed_fields
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
 from shared.kubernetes.pods import container_status
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
@@ -109,11 +109,8 @@ def _kept(seen: Assessment) -> redis_conf.Kept:
     Of an unknown persistence, the spec is the best that is known; a default could be a log, which hides snapshots.
     """
     kept, known = redis_conf.kept_values(seen.resource, seen.applied_config), seen.persistence
-    stays = known.keys() if keeps_persistence(seen) else frozenset()
-    return {
-        **kept,
-        **{name: known.get(name, []) for name in redis_conf.PERSISTENCE if name in stays or name in kept},
-    }
+    refused = {name: known.get(name, []) for name in redis_conf.PERSISTENCE if name in kept}
+    return {**kept, **refused, **(known if keeps_persistence(seen) else {})}
 
 
 def keeps_persistence(seen: Assessment) -> bool:
@@ -148,16 +145,15 @@ def stops_log(seen: Assessment) -> bool:
 def without_snapshot(seen: Assessment) -> Sequence[Instance]:
     """Return the instances that have their data in an append-only file alone, which snapshots are to replace.
 
-    By default, a server with a log writes no snapshots: it would load an old one, or none.
+    By default, a server with a log writes no snapshots, and would load an old one, or none.
     """
     if not stops_log(seen) or not redis_conf.persists(seen.resource, template_text(seen)) or _awaits_pods(seen):
         return ()
-    return [each for each in may_have_data(seen) if not _has_snapshot(seen.resource, each)]
-
-
-def _has_snapshot(resource: RedisCluster, instance: Instance) -> bool:
-    report = instance.report
-    return report is not None and understands(resource, instance) and report.snapshot_age <= SNAPSHOT_SECONDS
+    return [
+        each
+        for each in may_have_data(seen)
+        if each.report is None or not understands(seen.resource, each) or each.report.snapshot_age > SNAPSHOT_SECONDS
+    ]
 
 
 def configured(settings: Mapping[str, str]) -> str:
@@ -178,6 +174,30 @@ def config_marks(seen: Assessment) -> tuple[str, str, str]:
     return annotations[READ_ONCE], annotations[CONFIG_MARK], config_map.persistence(content)
 
 
+def persistence_to_record(seen: Assessment) -> str:
+    """Return the lines of persistence for the volume claims: that of redis.conf, but without a log before redis.conf.
+
+    So servers write what the record of their claim has, whenever the resource is deleted (`_configuration`).
+    """
+    next_lines = config_map.persistence(_configuration(permitted(seen), awaits_record=False)[0])
+    return seen.persistence_lines if _has_log(next_lines) else next_lines
+
+
+def records(seen: Assessment, *, log: bool) -> bool:
+    """Return whether a volume claim records a persistence with an append-only file, or one without."""
+    found = {annotation(claim, APPLIED_PERSISTENCE) for claim in claims(seen)} - {""}
+    return any(_has_log(lines) == log for lines in found)
+
+
+def claims(seen: Assessment) -> Sequence[Obj]:
+    """Return the volume claims whose data another resource could adopt."""
+    return [each.volume for each in seen.instances if each.volume and not is_terminating(each.volume)]
+
+
+def _has_log(lines: str) -> bool:
+    return redis_conf.writes_log(redis_conf.present({"data": {CONFIG_KEY: lines}}))
+
+
 def ensure_config_map(seen: Assessment) -> Step:
     """Apply the ConfigMap with redis.conf; while a version is refused, for the version that nodes run."""
     content, annotations = _configuration(permitted(seen))
@@ -186,11 +206,14 @@ def ensure_config_map(seen: Assessment) -> Step:
     return Step.do(Apply(CONFIG_MAP, made))
 
 
-def _configuration(seen: Assessment) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def _configuration(seen: Assessment, *, awaits_record: bool = True) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the content of the ConfigMap, and its annotations, which the pod template copies.
 
     Runtime settings are written once the running servers accepted them: a setting that they refuse would prevent the
     next restarted node from starting.
+
+    Args:
+        awaits_record: whether servers write both files until the volume claims record which one they start with.
     """
     resource = started_with(seen)
     text, before = template_text(seen), seen.config_map
@@ -202,6 +225,8 @@ def _configuration(seen: Assessment) -> tuple[Mapping[str, str], Mapping[str, st
     present = redis_conf.present(applied) if refused else {}
     kept = {**_kept(seen), **{name: present.get(name, []) for name in refused}}
     kept |= seen.persistence if unaccepted & seen.persistence.keys() else {}  # one without the other may be nothing
+    if awaits_record and records(seen, log=not (appends := redis_conf.appends(resource, text))):
+        kept |= {name: lines for name, lines in seen.persistence.items() if name == "save" or not appends}
     content = {CONFIG_KEY: redis_conf.render(resource, text, kept)} | ({TEMPLATE_KEY: text} if text else {})
     mark = configured(redis_conf.live(resource, text, kept))  # of this file: new servers lack what is refused
     times = redis_conf.withdrawn(resource, text, before, kept, unread=_unread(seen), times=_recorded_times(seen))

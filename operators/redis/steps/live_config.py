@@ -12,18 +12,21 @@ from operators.redis.client.responses import NodeReport
 from operators.redis.facts.assessment import Assessment
 from operators.redis.migration.big_keys import NODE_TIMEOUT
 from operators.redis.objects import redis_conf
-from operators.redis.objects.names import CLIENTS, CONFIG_MARK, SERVES
+from operators.redis.objects.names import APPLIED_PERSISTENCE, CLIENTS, CONFIG_MARK, SERVES
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC, PERSISTENCE
 from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING, LOG_INCOMPLETE, SNAPSHOT_FAILED
 from operators.redis.state.instance import Instance, endpoint
 from operators.redis.steps.configuration import (
     awaits_log,
+    claims,
     configured,
     keeps_persistence,
     live_settings,
     note_name,
     note_of,
+    persistence_to_record,
+    records,
     refusal_of,
     refused_by_servers,
     reports,
@@ -37,7 +40,8 @@ from operators.redis.steps.configuration import (
 from operators.redis.steps.old_snapshot import is_undecided, may_serve_replicas
 from operators.redis.steps.rollout_markers import is_applied, mark_pod, marker
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
-from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.runtime.plan import PASS, Action, Attempt, Patch, Step
 from shared.status.verdict import Progress
 
@@ -61,7 +65,8 @@ def apply_config(seen: Assessment) -> Step:
         return PASS
     settings = live_settings(seen)
     mark = configured(settings)
-    loads_snapshots = redis_conf.appends(seen.resource, template_text(seen)) and not seen.starts_with_log
+    appends = redis_conf.appends(seen.resource, template_text(seen))
+    loads_snapshots = appends and (not seen.starts_with_log or records(seen, log=False))
     kept_for_others = PERSISTENCE if keeps_persistence(seen) else ("appendonly",) if stops_log(seen) else ()
     actions: list[Action] = []
     names = []
@@ -125,6 +130,15 @@ def _save_snapshots(seen: Assessment) -> Step:
     names = ", ".join(each.name for each in lacking)
     message = f"Writing a snapshot of {names}. Until each node has one, append-only files stay on."
     return Step.progressing(CONFIGURING, message, *calls, requeue=SYNC_SECONDS)
+
+
+def record_persistence(seen: Assessment) -> Step:
+    """Record on each volume claim which file servers start with: a resource that adopts the volumes begins with it."""
+    if not seen.resource.formed or not (lines := persistence_to_record(seen)):
+        return PASS
+    change: Obj = {"metadata": {"annotations": {APPLIED_PERSISTENCE: lines}}}
+    outdated = [claim for claim in claims(seen) if annotation(claim, APPLIED_PERSISTENCE) != lines]
+    return Step.do(*(Patch(PERSISTENT_VOLUME_CLAIM, claim, change) for claim in outdated))
 
 
 def _of_start(settings: Mapping[str, str], report: NodeReport) -> Iterable[str]:

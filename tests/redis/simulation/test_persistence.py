@@ -10,7 +10,7 @@ from tests.harness.scenario_runner import ScenarioRun
 from tests.redis.simulation.guard import values
 from tests.redis.simulation.losses import SUBJECT
 from tests.redis.simulation.moving_slots import redis_of, status
-from tests.support.plays import begun_once, ready, run
+from tests.support.plays import begun, begun_once, ready, run
 from tests.support.redis.scenarios import NAME, adopted, cluster
 
 PLAIN = cluster(6)
@@ -113,9 +113,27 @@ async def test_log_is_switched_off_once_all_servers_have_snapshots() -> None:
     assert {process.config("appendonly") for process in redis_of(play.world).running} == {"no"}
 
 
-async def test_adopted_volumes_keep_their_snapshots() -> None:
-    """Without the former ConfigMap and StatefulSet, only the spec shows how the servers kept their data."""
-    play = await begun_once(SUBJECT, SNAPSHOTS)
-    await run(play, (later(60), delete(), adopted(config={"appendonly": "no"}), later(60)))
+NO_LOG: Obj = {"config": {"appendonly": "no"}}
+NOTHING: Obj = {"config": {"appendonly": "no", "save": ""}}
+ADOPTIONS = [(NO_LOG, NO_LOG), (NO_LOG, {}), ({}, NO_LOG), ({}, NOTHING), (NO_LOG, NOTHING)]
+
+
+@pytest.mark.parametrize(
+    ("former", "spec"),
+    ADOPTIONS,
+    ids=["snapshots", "snapshots-log", "log-snapshots", "log-nothing", "snapshots-nothing"],
+)
+@pytest.mark.parametrize("shape", [{}, {"replicasPerMaster": 0}], ids=["replicas", "no replicas"])
+async def test_adopted_volumes_have_their_data(former: Obj, spec: Obj, shape: Obj) -> None:
+    """Neither the former ConfigMap nor the StatefulSet shows how the servers kept their data."""
+    if spec is NOTHING and shape:
+        return  # a node that starts is empty
+    play = await begun(SUBJECT, cluster(6, **former, **shape))
+    redis = redis_of(play.world)
+    await run(play, (later(60),))
+    redis.client.idle = True  # so that no key changes
+    before = {key: entry for key, entry in values(redis).items() if not entry.expires}
+    assert before
+    await run(play, (delete(), adopted(**spec, **shape), later(60), later(60)))
     assert ready(play)["reason"] == "Ready"
-    require_all_keys(play)
+    assert {key for key, entry in before.items() if values(redis).get(key) != entry} == set()

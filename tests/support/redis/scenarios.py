@@ -103,6 +103,7 @@ NAME = "cache"
 OTHER = "other"
 OLD, NEW = "7.0.15", "7.2.5"
 DISKS: Obj = {"storage": {"size": "1Gi"}}
+SNAPSHOTS: Obj = {"config": {"appendonly": "no"}}
 STUCK = "ImagePullBackOff"
 
 
@@ -489,6 +490,26 @@ SCENARIOS = (
         "delete and recreate", (delete(), cluster(6)), given=(cluster(6),), ends="ForeignData", exact_counts=False
     ),
     Scenario("adopt volumes", (delete(), adopted()), given=(cluster(6),), exact_counts=False),
+    Scenario(
+        "adopt volumes with snapshots",
+        (delete(), adopted(**SNAPSHOTS)),
+        given=(cluster(6, **SNAPSHOTS),),
+        exact_counts=False,
+    ),
+    Scenario(
+        "adopt volumes with snapshots, and write a log",
+        (delete(), adopted()),
+        given=(cluster(6, **SNAPSHOTS),),
+        exact_counts=False,
+    ),
+    Scenario("a log replaces snapshots", (cluster(6),), given=(cluster(6, **SNAPSHOTS),), exact_counts=False),
+    Scenario("snapshots replace a log", (cluster(6, **SNAPSHOTS),), given=(cluster(6),), exact_counts=False),
+    Scenario(
+        "snapshots replace a log without replicas",
+        (cluster(3, replicasPerMaster=0, **SNAPSHOTS),),
+        given=(cluster(3, replicasPerMaster=0),),
+        exact_counts=False,
+    ),
     Scenario(
         "adopt volumes without that of a primary",
         (delete(), claim_deleted(0), adopted()),

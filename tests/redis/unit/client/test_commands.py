@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from operators.redis.client.commands import AddSlots, FailOver, Pause, Relink, execute
+from operators.redis.client.commands import AddSlots, FailOver, Pause, Relink, SaveSnapshot, execute
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import Refused
 from operators.redis.client.server import Access, Endpoint
@@ -46,6 +46,18 @@ def present(lab: GuardedLab, name: str) -> str:
 
 def primaries(lab: GuardedLab) -> set[str]:
     return {name for name in "abcdef" if not lab.process(name).node.me.primary}
+
+
+async def test_repeated_request_for_a_snapshot_begins_no_second_one(lab: GuardedLab) -> None:
+    process = lab.process("a")
+    call = SaveSnapshot(Access(), Endpoint("a", *lab.address("a")[:1], "a"), lab.id("a"))
+    for _ in range(2):
+        await execute(lab.redis.connect, call)
+        assert process.snapshot
+        assert not process.saved
+    await lab.wait(5)
+    assert process.snapshot is None
+    assert process.saved
 
 
 @pytest.mark.parametrize("mode", ["", "FORCE", "TAKEOVER"])

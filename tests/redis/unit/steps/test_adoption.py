@@ -32,6 +32,7 @@ def claim(number: int, uid: str = FORMER, **other: str) -> Obj:
         "node-id": IDS[f"demo-{number}"],
         "host": f"demo-{number}.demo.default.svc",
         "nodes": listed,
+        "applied-persistence": 'appendonly yes\nsave ""',
     } | other
     annotations = {f"redis.middleware.hc.cn/{key.replace('_', '-')}": value for key, value in found.items()}
     metadata = {"name": f"data-demo-{number}", "namespace": "default", "uid": f"disk-{number}", "resourceVersion": "7"}
@@ -82,10 +83,29 @@ def test_recorded_adoption_hands_over_the_remaining_claims_only() -> None:
 def test_volumes_without_records_are_adopted_and_the_nodes_decide() -> None:
     bare = claim(1)
     del bare["metadata"]["annotations"]
-    assert report(assess(resource(), world(bare))) == {}, "they may be copies"
-    made = report(assess(resource(consent=UID), world(bare)))
+    known: Obj = {"config": {"appendonly": "yes"}}
+    assert report(assess(resource(**known), world(bare))) == {}, "they may be copies"
+    made = report(assess(resource(consent=UID, **known), world(bare)))
     assert made == {"adoption": {"fromUID": FORMER}}, "only the nodes themselves show that the cluster exists"
-    assert len(adopt(world(bare), made, consent=UID).actions) == 1
+    assert len(adopt(world(bare), made, consent=UID, **known).actions) == 1
+
+
+@pytest.mark.parametrize(
+    "records",
+    [[""], ["appendonly no\nsave 3600 1", ""], ["appendonly no\nsave 3600 1", 'appendonly yes\nsave ""']],
+    ids=["earlier build", "a record is missing", "different records"],
+)
+def test_volumes_whose_files_are_unknown_are_adopted_only_with_an_explicit_persistence(records: list[str]) -> None:
+    """A server with a log ignores snapshots, and the other way round: all nodes would start empty, with old ids."""
+    found = world(*(claim(number, applied_persistence=lines) for number, lines in enumerate(records, start=1)))
+    step = adopt(found)
+    assert (step.actions, step.reason, report(assess(resource(), found))) == ((), "AdoptionRefused", {})
+    assert step.message.endswith(
+        "cannot be adopted: nothing records whether their servers start with an append-only file, or with snapshots, "
+        "which are ignored next to it. Set spec.config.appendonly explicitly, as the former resource had it "
+        '("yes" is the default). Nothing was changed.'
+    )
+    assert adopt(found, config={"appendonly": "no"}).reason == "Adopting"
 
 
 def pod(number: int) -> Obj:

@@ -23,7 +23,7 @@ from operators.redis.state.observed import ConfigTemplate, Observed
 from operators.redis.steps import configuration
 from operators.redis.steps.configuration import note_name, note_of
 from operators.redis.steps.live_config import apply_config, report_refused_config
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
 from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Apply, Plan
@@ -645,6 +645,113 @@ def test_log_stays_on_while_the_version_refuses_the_save_points() -> None:
     plan = planned(wrong, found)
     assert persistence_of(plan) == LOG
     assert ("appendonly", "no") not in switched(plan)
+
+
+# The volume claims record it, so that a resource that adopts them starts with the same files.
+
+SAVED = "appendonly no\nsave 60 1"
+LOGGED = "\n".join(LOG)
+
+
+def with_records(found: Observed, *lines: str) -> Observed:
+    """Return the observed state with the lines that volume claims record, in turn."""
+
+    def recorded(instance: Instance) -> Instance:
+        assert instance.volume
+        kept = {names.NODE_ID: "n", names.APPLIED_PERSISTENCE: lines[instance.number % len(lines)]}
+        metadata = {**instance.volume["metadata"], "annotations": kept}
+        return replace(instance, volume={**instance.volume, "metadata": metadata})
+
+    return replace(found, instances=tuple(map(recorded, found.instances)))
+
+
+def to_record(plan: Plan) -> set[str]:
+    """Return the lines of persistence that are written to volume claims."""
+    patched = [action for action in of(plan.actions, "Patch") if action.kind is PERSISTENT_VOLUME_CLAIM]
+    found = [action.change["metadata"].get("annotations", {}) for action in patched]
+    return {each[names.APPLIED_PERSISTENCE] for each in found if names.APPLIED_PERSISTENCE in each}
+
+
+@pytest.mark.parametrize("copies", [0, 1])
+@pytest.mark.parametrize(
+    ("former", "config"),
+    [
+        (SAVED, {}),
+        (LOGGED, SNAPSHOTS),
+        (SAVED, VOLATILE),
+        (LOGGED, VOLATILE),
+        (LOGGED, {}),
+        (SAVED, SNAPSHOTS),
+    ],
+    ids=["log", "snapshots", "nothing instead of snapshots", "nothing instead of a log", "same log", "same snapshots"],
+)
+def test_adopted_volumes_start_with_the_files_that_their_claims_record(
+    former: str, config: dict[str, str], copies: int
+) -> None:
+    at = [replace(each, up=False, pod=False) for each in formed(3, copies)]
+    resource = cluster(*at, config=config, replicasPerMaster=copies)
+    plan = planned(resource, with_records(seen(resource, *at, stateful_set=False), former))
+    if copies or config is not VOLATILE:  # without replicas, the user wants that a node that starts is empty
+        assert persistence_of(plan) == former.split("\n")
+        assert not starts_afresh(plan)
+
+
+def test_different_records_are_none() -> None:
+    at = [replace(each, up=False, pod=False) for each in formed()]
+    resource = cluster(*at)
+    assert with_records(seen(resource, *at, stateful_set=False), SAVED, LOGGED).persistence == {}
+    assert with_records(seen(resource, *at, stateful_set=False), SAVED, "").persistence == {}
+
+
+def test_claims_record_the_persistence_of_the_file() -> None:
+    resource = cluster(*formed())
+    assert to_record(planned(resource, observed(resource, resource))) == {LOGGED}
+    found = with_records(observed(resource, resource), LOGGED)
+    assert to_record(planned(resource, found)) == set()
+    new = cluster(*formed(), is_formed=False)
+    assert to_record(planned(new, observed(new, new))) == set()
+
+
+def test_log_is_recorded_before_snapshots_end() -> None:
+    """Until then servers write both files, so that the volumes can be adopted with either."""
+    resource, both = cluster(*formed()), ["appendonly yes", "save 60 1"]
+    found = with_records(logging(others={"save": "60 1"}), SAVED)
+    plan = planned(resource, found)
+    assert (persistence_of(plan), attempts(plan), to_record(plan)) == (both, [], set())
+    found = applied(resource, found)
+    plan = planned(resource, found)
+    assert (persistence_of(plan), attempts(plan), to_record(plan)) == (both, [], {"\n".join(both)})
+    found = with_records(found, "\n".join(both), SAVED)
+    assert attempts(planned(resource, found)) == [], "one is recorded"
+    found = with_records(found, "\n".join(both))
+    assert attempts(planned(resource, found)) == [("demo-5", "save", "")]
+    found = with_records(applied(resource, with_records(logging(), "\n".join(both))), "\n".join(both))
+    assert (persistence_of(planned(resource, found)), to_record(planned(resource, found))) == (LOG, {LOGGED})
+
+
+@pytest.mark.parametrize("copies", [0, 1])
+def test_log_is_recorded_no_more_before_it_ends(copies: int) -> None:
+    after, found = leaving_log(copies)
+    plan = planned(after, with_records(found, LOGGED))
+    assert (switched(plan), persistence_of(plan), to_record(plan)) == ({("save", "60 1")}, LOG, set())
+    after, found = leaving_log(copies, using_all=True)
+    plan = planned(after, with_records(found, LOGGED))
+    assert (switched(plan), persistence_of(plan), to_record(plan)) == (set(), LOG, {SAVED})
+    plan = planned(after, with_records(found, SAVED, LOGGED))
+    assert (switched(plan), persistence_of(plan), to_record(plan)) == (set(), LOG, {SAVED}), "one is left"
+    plan = planned(after, with_records(found, SAVED))
+    assert (switched(plan), persistence_of(plan), to_record(plan)) == (set(), SAVED.split("\n"), set())
+
+
+def test_record_does_not_prevent_that_persistence_is_switched_off() -> None:
+    _, found = leaving_log(0)
+    resource = cluster(*formed(3, 0), replicasPerMaster=0, config=VOLATILE)
+    settings = settings_of(resource, appendonly="yes")
+    found = replace(found, instances=tuple(_with(each, settings, {}) for each in found.instances))
+    nothing = ["appendonly no", 'save ""']
+    plan = planned(resource, with_records(found, LOGGED))
+    assert (switched(plan), persistence_of(plan), to_record(plan)) == (set(), LOG, {"\n".join(nothing)})
+    assert persistence_of(planned(resource, with_records(found, "\n".join(nothing)))) == nothing
 
 
 def test_failed_rewrite_of_a_log_prevents_no_other_setting() -> None:
