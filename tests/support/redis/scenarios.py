@@ -148,7 +148,7 @@ def addresses_swapped() -> ScenarioStep:
     return ScenarioStep("two clusters swap their addresses", act)
 
 
-def adopted(**spec: object) -> ScenarioStep:
+def adopted(**spec: Any) -> ScenarioStep:
     """Recreate the resource, and let it adopt the volumes that the former one left."""
 
     def act(stage: Stage) -> None:

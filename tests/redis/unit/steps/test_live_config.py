@@ -858,8 +858,8 @@ def test_edited_file_does_not_count_although_the_stateful_set_has_no_record() ->
 
 def test_template_that_another_client_wrote_is_never_applied() -> None:
     """The user's ConfigMap is invalid meanwhile: what is applied counts as its last valid version."""
-    given, mine = "cluster-node-timeout 9000\n", {"pod": [{"configmap": "mine"}]}
-    resource = cluster(*formed(), **mine)
+    given = "cluster-node-timeout 9000\n"
+    resource = cluster(*formed(), pod=[{"configmap": "mine"}])
     found = applied(resource, observed(resource, resource, template=given))
     assert found.config_map
     forged = edited(found.config_map, **{configuration.TEMPLATE_KEY: f"{given}maxmemory-policy allkeys-random\n"})
@@ -867,8 +867,9 @@ def test_template_that_another_client_wrote_is_never_applied() -> None:
     found = replace(found, config_map=forged, config=invalid)
     for _ in range(2):
         assert "maxmemory-policy" not in {name for _, name, _ in attempts(planned(resource, found))}
-        found = replace(found, config_map=stored(config_map_of(resource, found)))
-        assert "allkeys-random" not in str(found.config_map["data"])
+        made = config_map_of(resource, found)
+        assert "allkeys-random" not in str(made["data"])
+        found = replace(found, config_map=stored(made))
 
 
 def test_settings_of_a_file_that_is_changed_by_hand_are_not_sent_while_paused() -> None:
