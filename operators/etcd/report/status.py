@@ -133,11 +133,12 @@ def _members(seen: Assessment, log: Obj | None) -> list[Obj]:
 
 
 def _outside_voters(seen: Assessment) -> list[str] | None:
-    """Return the ids of voters without a pod: as a quorum lists them, or as they were recorded."""
-    if seen.members is not None:
-        return seen.outside_voters or None
-    written = {voter for record in _from_volumes(seen) for voter in record.outside}
-    return seen.resource.reported.get("outsideVoters") or sorted(written)[:MAX_OUTSIDE_VOTERS] or None
+    """Return the ids of voters without a pod: as a quorum lists them, or else as they were recorded."""
+    found = {f"{member.id:016x}" for member in seen.unknown_members if not member.learner}
+    if seen.members is None:
+        written = (voter for record in _from_volumes(seen) for voter in record.outside)
+        found = {*(seen.resource.reported.get("outsideVoters") or ()), *written}
+    return sorted(found)[:MAX_OUTSIDE_VOTERS] or None
 
 
 def _remembered(member: Obj, instance: Instance | None) -> Obj:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from operators.etcd.api.catalogue import Hazard, bug_of
-from operators.etcd.api.resource import MAX_OUTSIDE_VOTERS, EtcdCluster
+from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.versions import Version
 from operators.etcd.backup.view import BackupView
 from operators.etcd.client.server import CORRUPT, NOSPACE, Alarm, Endpoint, EndpointStatus, HashKV, Member, RaftProgress
@@ -215,11 +215,6 @@ class Observed:
         """Members without an instance: a user added them with other addresses, or changed their addresses."""
         known = {instance.member.id for instance in self.instances if instance.member}
         return tuple(member for member in self.members or () if member.id not in known)
-
-    @property
-    def outside_voters(self) -> list[str]:
-        """Ids of voters without an instance, as they are recorded: without a quorum, no member may list them."""
-        return sorted(f"{each.id:016x}" for each in self.unknown_members if not each.learner)[:MAX_OUTSIDE_VOTERS]
 
     @cached_property
     def healthy_voters(self) -> tuple[Instance, ...]:
