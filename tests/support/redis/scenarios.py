@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from datetime import timedelta
 from functools import cache, partial
+from typing import Any
 
 from operators.redis.api.resource import API, RedisCluster
 from operators.redis.client.commands import Pause
