@@ -12,7 +12,6 @@ from tests.redis.simulation.losses import SUBJECT
 from tests.redis.simulation.moving_slots import redis_of, status
 from tests.support.plays import begun, begun_once, ready, run
 from tests.support.redis.scenarios import NAME, adopted, cluster
-from tests.support.redis.scenarios import delete as delete_resource
 
 PLAIN = cluster(6)
 SNAPSHOTS = cluster(6, config={"appendonly": "no"})
@@ -144,7 +143,7 @@ async def test_adopted_volumes_have_their_data(former: Obj, spec: Obj, shape: Ob
 async def test_adopted_volumes_have_the_files_of_the_last_time() -> None:
     """Only the claims outlive the resource: with the files of the time before, the nodes would be forgotten ones."""
     play = await begun_once(SUBJECT, PLAIN)
-    await run(play, (VOLATILE, later(60), PLAIN, later(60), later(60), delete_resource(), adopted(), later(60)))
+    await run(play, (VOLATILE, later(60), PLAIN, later(60), later(60), delete(), adopted(), later(60)))
     assert ready(play)["reason"] == "Ready"
     assert all(process.settings["cluster-config-file"].endswith(".1.conf") for process in redis_of(play.world).running)
     require_all_keys(play)
