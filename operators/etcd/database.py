@@ -5,8 +5,20 @@ from __future__ import annotations
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.volume_record import to_record
-from operators.etcd.objects import names, pod, services
-from operators.etcd.objects.names import BACKUP, CLIENT_PORT, COMPONENT, CONTAINER, METRICS_PORT, PEER_PORT
+from operators.etcd.objects import names, pod
+from operators.etcd.objects.names import (
+    BACKUP,
+    CLIENT,
+    CLIENT_PORT,
+    CLIENTS,
+    COMPONENT,
+    CONTAINER,
+    METRICS,
+    METRICS_PORT,
+    PEER,
+    PEER_PORT,
+    SERVES,
+)
 from operators.etcd.security.secrets import made_secrets
 from operators.etcd.steps.availability import may_stop
 from operators.etcd.steps.backup_schedule import why_unfinished
@@ -35,7 +47,10 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     container=CONTAINER,
     template=pod.TEMPLATE,
     owner=names.owner,
-    service=lambda seen, own: services.headless_service(seen.resource, own),
+    ports=lambda seen: (
+        {CLIENT: CLIENT_PORT, PEER: PEER_PORT} | ({METRICS: METRICS_PORT} if seen.resource.spec.metrics.enabled else {})
+    ),
+    serving={SERVES: CLIENTS},
     budget=_budget,
     evicts_unready=lambda resource: resource.spec.storage.medium == "Volume",
     access=lambda seen, own: Access(

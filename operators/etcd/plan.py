@@ -41,7 +41,6 @@ from operators.etcd.steps.member_pods import admit_clients, close_bootstrap, rea
 from operators.etcd.steps.promotion import promote_learner
 from operators.etcd.steps.provisioning import (
     create_stateful_set,
-    ensure_services,
     ensure_stateful_set,
     provided_versions,
     require_secrets,
@@ -87,7 +86,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
             provide_client_password,  # of the user for applications
             DATABASE.create_secrets,  # certificates before pods
             require_secrets,  # Secrets that members need to start; running ones are not changed
-            ensure_services,  # DNS names before pods: members find each other by them
+            DATABASE.ensure_services,  # DNS names before pods: members find each other by them
             DATABASE.ensure_disruption_budget,  # number of evictions at once
             DATABASE.ensure_network_policy,  # access to the ports, before pods exist
             refuse_stray_pods,  # a pod of another owner that may use the seed's volume

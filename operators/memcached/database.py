@@ -6,13 +6,21 @@ from collections.abc import Iterable
 
 from operators.memcached.api.resource import validate
 from operators.memcached.facts.assessment import Assessment
-from operators.memcached.objects import names, service
-from operators.memcached.objects.pod import COMPONENT, server_port, sidecar_port
+from operators.memcached.objects import names
+from operators.memcached.objects.pod import COMPONENT, CONTAINER, METRICS, server_port, sidecar_port
 from operators.memcached.security.secrets import made_secrets, spare_secrets
 from operators.memcached.steps.connection_secret import connection
+from shared.kubernetes.kinds import STATEFUL_SET
 from shared.kubernetes.ownership import Owner
 from shared.steps.database import Database
 from shared.steps.network_policy import Access
+
+
+def _ports(seen: Assessment) -> dict[str, int]:
+    """Return the ports of the Service: servers do not share data, so that clients choose the server by the key."""
+    spec = seen.resource.spec
+    metrics = {} if spec.metrics_port is None else {METRICS: spec.metrics_port}
+    return {CONTAINER: spec.container_port} | metrics
 
 
 def _access(seen: Assessment, own: Owner) -> Access:
@@ -35,7 +43,8 @@ def _with(ports: tuple[int, ...], former: Iterable[int | None]) -> tuple[int, ..
 DATABASE: Database[Assessment] = Database(
     component=COMPONENT,
     owner=names.owner,
-    service=lambda seen, own: service.service(seen.resource, own, seen.workload.kind),
+    ports=_ports,
+    before_ready=lambda seen: seen.workload.kind == STATEFUL_SET,  # resolvers would cache that a name does not exist
     budget=lambda resource: resource.spec.pod_disruption_budget,
     access=_access,
     connects=connection,

@@ -26,7 +26,6 @@ from operators.memcached.steps.mounted_copies import (
 from operators.memcached.steps.provisioning import (
     ensure_autoscaler,
     ensure_servers,
-    ensure_service,
     report_certificate_without_name,
     require_exporter_image,
     require_secrets,
@@ -63,7 +62,7 @@ class Planner(planner.Planner[Memcached, Observed, Assessment, Settings]):
             require_secrets,
             keep_attestation_key,  # by which sidecars prove what servers have loaded
             DATABASE.ensure_network_policy,  # access to the ports, before servers exist
-            ensure_service,  # before the servers that have its DNS names
+            DATABASE.ensure_services,  # before the servers that have its DNS names
             copy_secrets,  # of others, which servers mount
             require_valid_certificates,  # new servers would help no client
             ensure_servers,  # Deployment or StatefulSet

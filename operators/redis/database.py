@@ -5,8 +5,8 @@ from __future__ import annotations
 from operators.redis.client.server import PORT
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.bus_port import admitted_ports, bus_port
-from operators.redis.objects import names, pod, services
-from operators.redis.objects.names import CLIENTS, COMPONENT, CONTAINER, METRICS_PORT, SERVES
+from operators.redis.objects import names, pod
+from operators.redis.objects.names import BUS, CLIENT, CLIENTS, COMPONENT, CONTAINER, METRICS, METRICS_PORT, SERVES
 from operators.redis.security.secrets import made_secrets
 from operators.redis.state.volume_record import to_record
 from operators.redis.steps.connection_secret import connection, of_users, spare
@@ -23,7 +23,10 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     container=CONTAINER,
     template=pod.TEMPLATE,
     owner=names.owner,
-    service=lambda seen, own: services.headless_service(seen.resource, own, bus_port(seen)),
+    ports=lambda seen: (
+        {CLIENT: PORT, BUS: bus_port(seen)} | ({METRICS: METRICS_PORT} if seen.resource.spec.exporter_image else {})
+    ),
+    serving={SERVES: CLIENTS},
     budget=lambda resource: resource.spec.pod_disruption_budget or PodDisruptionBudget(),
     # While a restarted node is not in sync, no other pod is evicted: its primary may have the only copy of the data.
     counted={SERVES: CLIENTS},

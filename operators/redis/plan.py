@@ -48,7 +48,6 @@ from operators.redis.steps.preconditions import (
     refuse_unknown_owners,
 )
 from operators.redis.steps.provisioning import (
-    ensure_services,
     ensure_stateful_set,
     provide_password,
     refuse_foreign_data,
@@ -99,7 +98,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
             DATABASE.create_secrets,  # users and certificates before pods
             require_secrets,  # nodes cannot start without them; running nodes are not changed
             require_config,  # the redis.conf that the spec names
-            ensure_services,  # names before pods
+            DATABASE.ensure_services,  # names before pods
             ensure_config_map,  # read by nodes when they start
             DATABASE.ensure_disruption_budget,  # limits simultaneous evictions
             DATABASE.ensure_network_policy,  # access to the ports, before pods exist

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.kubernetes.ownership import Owner
@@ -11,16 +11,6 @@ from shared.kubernetes.ownership import Owner
 def service_port(name: str, number: int) -> Obj:
     """Return the port of a Service; the container port has the same name."""
     return {"name": name, "port": number, "targetPort": name, "protocol": "TCP"}
-
-
-def headless(selector: Mapping[str, str], ports: Sequence[Obj]) -> Obj:
-    """Return the spec of a headless Service, which gives each pod a DNS name even before it is ready."""
-    return {
-        "clusterIP": "None",
-        "publishNotReadyAddresses": True,
-        "selector": dict(selector),
-        "ports": list(ports),
-    }
 
 
 def stateful_set(own: Owner, component: str, template: Obj, replicas: int, **fields: Obj) -> Obj:

@@ -10,10 +10,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from shared.api.podspec import PodDisruptionBudget
 from shared.api.spec import CustomResource
 from shared.kubernetes.accessors import annotation, is_terminating
-from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, Obj
+from shared.kubernetes.kinds import DISRUPTION_BUDGET, PERSISTENT_VOLUME_CLAIM, SERVICE, Obj
+from shared.kubernetes.objects import service_port
 from shared.kubernetes.ownership import Owner
 from shared.pki.validity import Validity
-from shared.runtime.plan import PASS, Patch, Step, StepOf, WriteSecret
+from shared.runtime.plan import PASS, Apply, Patch, Step, StepOf, WriteSecret
 from shared.runtime.settings import Settings
 from shared.status.health import listed
 from shared.status.reasons import VOLUMES_TERMINATING
@@ -100,7 +101,10 @@ class Database(Generic[Seen]):
     Attributes:
         component: component label of its objects.
         owner: returns a resource as the owner of its objects, which the operator of a name manages.
-        service: returns the Service that has the name of the resource.
+        ports: returns the ports of the servers by name; the first one is that of clients.
+        before_ready: returns whether a server has a DNS name before it is ready.
+        serving: labels of the servers that accept clients, in addition to those of all, for a Service with one address
+            for clients; without any, clients need to know each server, and there is no such Service.
         budget: returns the limit of evictions; None for none.
         counted: labels of the pods that the limit counts, in addition to those of all servers.
         evicts_unready: returns whether servers that are not ready may be evicted beyond the limit.
@@ -115,11 +119,13 @@ class Database(Generic[Seen]):
 
     component: str
     owner: Callable[[Any, str], Owner]
-    service: Callable[[Seen, Owner], Obj]
+    ports: Callable[[Seen], Mapping[str, int]]
     budget: Callable[[Any], PodDisruptionBudget | None]
     access: Callable[[Seen, Owner], Access]
     connects: Callable[[Seen], Connection]
     secrets: Callable[[Any], Collection[str]]
+    before_ready: Callable[[Seen], bool] = lambda _: True
+    serving: Mapping[str, str] = field(default_factory=dict)
     counted: Mapping[str, str] = field(default_factory=dict)
     evicts_unready: Callable[[Any], bool] = lambda _: True
     lasting: Callable[[Seen], frozenset[str]] = lambda _: frozenset()
@@ -178,7 +184,27 @@ class Database(Generic[Seen]):
     def claim_name(self, seen: Seen) -> Step:
         """Create the Service with the name of the resource before anything that clients of another one may find."""
         own = self.own(seen)
-        return connection.claim_name(own, self.service(seen, own), seen.connection)
+        return connection.claim_name(own, self.headless_service(seen, own), seen.connection)
+
+    def ensure_services(self, seen: Seen) -> Step:
+        """Keep the Service with the DNS names of the servers, and the one with one address for clients."""
+        own = self.own(seen)
+        made = [self.headless_service(seen, own), *([self._client_service(seen, own)] if self.serving else ())]
+        return Step.do(*(Apply(SERVICE, service) for service in made))
+
+    def headless_service(self, seen: Seen, own: Owner) -> Obj:
+        """Return the headless Service, which has the name of the resource."""
+        spec: Obj = {"clusterIP": "None"} | ({"publishNotReadyAddresses": True} if self.before_ready(seen) else {})
+        spec |= {
+            "selector": own.selector(self.component),
+            "ports": [service_port(*port) for port in self.ports(seen).items()],
+        }
+        return own.object(SERVICE, own.name, component=self.component, spec=spec)
+
+    def _client_service(self, seen: Seen, own: Owner) -> Obj:
+        port = next(iter(self.ports(seen).items()))
+        spec = {"selector": {**own.selector(self.component), **self.serving}, "ports": [service_port(*port)]}
+        return own.object(SERVICE, f"{own.name}-client", component=self.component, spec=spec)
 
     def ensure_connection(self, seen: Seen) -> Step:
         """Keep the connection Secret, if the operator may write Secrets that servers do not need."""

@@ -1,4 +1,4 @@
-"""Steps that keep the objects that members depend on: Services, budget, Secrets, StatefulSet, volume sizes. Pure."""
+"""Steps that keep the objects that members depend on: Secrets and StatefulSet. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from operators.etcd.facts.assessment import Assessment
-from operators.etcd.objects import names, pod, services, stateful_set
+from operators.etcd.objects import names, pod, stateful_set
 from operators.etcd.objects.bootstrap import successor
 from operators.etcd.objects.command_line import QUOTA, number_given
 from operators.etcd.objects.names import COMPONENT, CONTAINER, COPIED, SECRETS
@@ -17,7 +17,7 @@ from operators.etcd.steps.version_change import image, permitted
 from shared.api.podspec import smaller
 from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import SERVICE, STATEFUL_SET
+from shared.kubernetes.kinds import STATEFUL_SET
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of
 from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
@@ -32,16 +32,6 @@ from shared.steps.resize import can_resize, resizable
 from shared.steps.volumes import capacity, is_bound
 
 RESOURCES = Deferred(CONTAINER, "resources")
-
-
-def ensure_services(seen: Assessment) -> Step:
-    """Apply the headless Service, by which members find each other, and the Service for clients."""
-    resource = seen.resource
-    own = names.owner(resource, seen.settings.operator)
-    return Step.do(
-        Apply(SERVICE, services.headless_service(resource, own)),
-        Apply(SERVICE, services.client_service(resource, own)),
-    )
 
 
 def ensure_secrets(seen: Assessment) -> Step:

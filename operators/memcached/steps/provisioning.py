@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operators.memcached.facts.assessment import Assessment
-from operators.memcached.objects import autoscaler, deployment, service, stateful_set
+from operators.memcached.objects import autoscaler, deployment, stateful_set
 from operators.memcached.objects.names import Mounts, copies, originals, owner, server_secret
 from operators.memcached.objects.pod import (
     CONTAINER,
@@ -16,7 +16,7 @@ from operators.memcached.objects.pod import (
 )
 from operators.memcached.reasons import CERTIFICATE_WITHOUT_NAME, NO_EXPORTER_IMAGE
 from operators.memcached.steps.mounted_copies import next_mounts, outdated_copies
-from shared.kubernetes.kinds import AUTOSCALER, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import AUTOSCALER, STATEFUL_SET, Obj
 from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import certificates, provisioning
 from shared.steps.deferred import AFFINITY, Deferred, keep_deferred, restarts_pods
@@ -60,12 +60,6 @@ def report_certificate_without_name(seen: Assessment) -> Step:
         f"Secret {server_secret(seen.resource)}: tls.crt has no DNS name {host}, and with spec.auth, passwords are "
         "sent only to servers whose certificate has it, or is this very one. Issue it with that name.",
     )
-
-
-def ensure_service(seen: Assessment) -> Step:
-    """Ensure that the headless Service matches the spec."""
-    own = owner(seen.resource, seen.settings.operator)
-    return Step.do(Apply(SERVICE, service.service(seen.resource, own, seen.workload.kind)))
 
 
 RESOURCES = Deferred(CONTAINER, "resources")

@@ -1,4 +1,4 @@
-"""Steps that apply the objects around the nodes: Services, budget, StatefulSet, Secrets and volume sizes. Pure."""
+"""Steps that apply the objects around the nodes: StatefulSet and Secrets. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.bus_port import bus_port
-from operators.redis.objects import names, pod, services, stateful_set
+from operators.redis.objects import names, pod, stateful_set
 from operators.redis.objects.names import (
     APPLIED_PERSISTENCE,
     CERTIFICATE_MARK,
@@ -33,7 +33,7 @@ from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import annotation
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.copies import CopiedCertificate, following
@@ -72,16 +72,6 @@ def refuse_foreign_data(seen: Assessment) -> Step:
         f"{objects}: belongs to {owner} and may hold its data, which was not changed. To use it in this resource, "
         f"hand it over: kubectl label statefulset,pvc -l {labels} {CLUSTER_UID}={resource.uid} --overwrite. To create "
         "an empty cluster instead, delete these objects together with the data, or rename this resource.",
-    )
-
-
-def ensure_services(seen: Assessment) -> Step:
-    """Apply the headless Service, with a DNS name for each node, and the client Service."""
-    resource = seen.resource
-    own = names.owner(resource, seen.settings.operator)
-    return Step.do(
-        Apply(SERVICE, services.headless_service(resource, own, bus_port(seen))),
-        Apply(SERVICE, services.client_service(resource, own)),
     )
 
 

@@ -23,7 +23,6 @@ from operators.etcd.objects import pod as template
 from operators.etcd.objects.bootstrap import Closed, Joining, New, Start
 from operators.etcd.security import certificates
 from operators.etcd.state.observed import Observed
-from operators.etcd.steps import provisioning
 from shared.runtime.plan import Apply
 from shared.runtime.settings import Settings
 from shared.steps.certificates import cert_manager_certificates
@@ -63,7 +62,7 @@ def test_objects_equal_the_golden_file(case: str) -> None:
         server = names.server_secret(resource) if own_ca else names.server_copy(resource)
         secrets = template.MountedSecrets("d" * 16, template.Mount(peer, key), template.Mount(server, key))
     steps = [
-        provisioning.ensure_services(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
+        DATABASE.ensure_services(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
         DATABASE.ensure_disruption_budget(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
         DATABASE.ensure_network_policy(assess(resource, Observed(), datetime(2026, 1, 1, tzinfo=UTC))),
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,11 +17,14 @@ from hypothesis import strategies as st
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.database import DATABASE
-from operators.memcached.objects import autoscaler, deployment, service, stateful_set
+from operators.memcached.facts.assessment import Assessment
+from operators.memcached.objects import autoscaler, deployment, stateful_set
 from operators.memcached.objects import pod as template
 from operators.memcached.objects.names import Mounts, owner
+from operators.memcached.state.observed import Observed, Workload
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.managed_fields import difference
+from shared.runtime.settings import Settings
 from tests.platform.api.support.world import EVERYTHING, World
 from tools.local.controlplane import ControlPlane
 
@@ -70,6 +74,8 @@ def container(obj: Obj) -> Obj:
     found: Obj = obj["spec"]["template"]["spec"]["containers"][0]
     return found
 
+
+NOW, SETTINGS = datetime(2026, 1, 1, tzinfo=UTC), Settings("memcached-operator", "memcached")
 
 ANYWHERE: dict[str, Edit] = {
     "foreign label": lambda obj: obj["metadata"]["labels"].update(team="other"),
@@ -167,8 +173,9 @@ def desired(world: World, kind: Kind, spec: Obj) -> Obj:
         "digest",
         Mounts("cache-users", "cache-tls"),
     )
+    seen = Observed(Workload(DEPLOYMENT))
     made = {
-        SERVICE: service.service(resource, own, DEPLOYMENT),
+        SERVICE: DATABASE.headless_service(Assessment.of(resource, seen, SETTINGS, NOW), own),
         DISRUPTION_BUDGET: DATABASE.disruption_budget(resource, own),
         AUTOSCALER: autoscaler.autoscaler(resource, own),
     }

@@ -23,7 +23,7 @@ from operators.redis.security import certificates
 from operators.redis.settings import Settings
 from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import origin
-from operators.redis.steps import configuration, provisioning
+from operators.redis.steps import configuration
 from shared.runtime.plan import Apply
 from shared.steps.certificates import cert_manager_certificates
 from tests.redis.unit.world import assess
@@ -55,7 +55,7 @@ def test_objects_match_the_golden_file(case: str) -> None:
     resource, observed = RedisCluster.parse(given), Observed()
     own = names.owner(resource, SETTINGS.operator)
     steps = [
-        provisioning.ensure_services(assess(resource, observed)),
+        DATABASE.ensure_services(assess(resource, observed)),
         configuration.ensure_config_map(assess(resource, observed)),
         DATABASE.ensure_disruption_budget(assess(resource, observed)),
         DATABASE.ensure_network_policy(assess(resource, observed)),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from operators.redis.database import DATABASE
-from operators.redis.objects import names, services
+from operators.redis.objects import names
 from operators.redis.objects import stateful_set as builder
 from operators.redis.objects.names import CLIENTS, CLUSTER_UID, SERVES
 from operators.redis.state.instance import Instance, endpoint
+from operators.redis.state.observed import Observed
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
+from shared.runtime.plan import Apply
 from tests.redis.unit.security.rotation import wished
-from tests.redis.unit.world import UID
+from tests.redis.unit.world import UID, assess
 
 
 def stateful_set(existing: Obj | None = None, **spec: object) -> Obj:
@@ -31,10 +33,9 @@ def test_endpoint_has_the_address_of_the_pod_and_its_host_name() -> None:
 
 
 def test_client_service_selects_only_serving_nodes() -> None:
-    resource = wished()
-    built = services.client_service(resource, names.owner(resource, "op"))
+    actions = DATABASE.ensure_services(assess(wished(), Observed())).actions
+    headless, built = (action.obj for action in actions if isinstance(action, Apply))
     assert built["spec"]["selector"][SERVES] == CLIENTS
-    headless = services.headless_service(resource, names.owner(resource, "op"), 16379)
     assert SERVES not in headless["spec"]["selector"], "nodes must find each other before they serve"
     assert headless["spec"]["publishNotReadyAddresses"] is True
 
