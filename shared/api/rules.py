@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from shared.api.image import FORM, is_reference
 from shared.api.spec import Rule, Transition
 
 _SET_NAME = r"^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$"
@@ -53,6 +54,27 @@ TLS_RULES = (
     *ISSUER_RULES,
 )
 """Rules over spec.tls with the fields mode, secretName and issuer: also, a Secret is named in mode secret only."""
+
+
+def image_rule(
+    field: str,
+    advice: str,
+    read: Callable[[Any], str | None],
+    form: str = FORM,
+    is_valid: Callable[[str], bool] = is_reference,
+) -> Rule:
+    """Return the rule that a field, if set, is an image.
+
+    Args:
+        advice: rest of the sentence that begins with the value and "is".
+    """
+    return Rule(
+        f"!has(self.{field}) || self.{field}.matches({json.dumps(form)})",
+        lambda model: (text := read(model)) is None or is_valid(text),
+        f"'{{}}' is {advice}",
+        at=field,
+        value=(f"self.{field}", read),
+    )
 
 
 def reserved_prefix(field: str, prefix: str) -> Rule:

@@ -134,25 +134,21 @@ class _Backlog:
     """The lines of a watch that were read and not delivered yet.
 
     Attributes:
-        small: lines that are delivered in their order.
-        has_large: whether large lines wait, too.
-        is_full: whether no more are read.
+        small: lines that are delivered in their order, before others.
+        large: other lines by namespace, in the order of their turns, and by name.
         changed: set when a line was read.
     """
 
     def __init__(self) -> None:
         self.small = deque[bytes]()
+        self.large: dict[bytes, dict[bytes, bytes]] = {}
         self.changed = asyncio.Event()
-        self._large: dict[bytes, dict[bytes, bytes]] = {}  # by namespace, in the order of their turns, and by name
         self._size = 0
         self._has_room = asyncio.Event()
 
     @property
-    def has_large(self) -> bool:
-        return bool(self._large)
-
-    @property
     def is_full(self) -> bool:
+        """Whether no more lines are read."""
         return self._size > MAX_WAITING_BYTES
 
     async def read(self, lines: AsyncIterator[bytes]) -> None:
@@ -172,25 +168,21 @@ class _Backlog:
         if found is None:
             self.small.append(line)
         else:
-            names = self._large.setdefault(found["namespace"] or b"", {})
+            names = self.large.setdefault(found["namespace"] or b"", {})
             self._size -= len(names.get(found["name"], b""))
             names[found["name"]] = line
         self._size += len(line)
 
-    def take_small(self) -> bytes:
-        """Remove and return the next small line."""
-        return self._removed(self.small.popleft())
-
-    def take_large(self) -> bytes:
-        """Remove and return a large line of the namespace whose turn is next."""
-        namespace = next(iter(self._large))
-        names = self._large.pop(namespace)
-        line = names.pop(next(iter(names)))
-        if names:
-            self._large[namespace] = names
-        return self._removed(line)
-
-    def _removed(self, line: bytes) -> bytes:
+    def take(self) -> bytes:
+        """Remove and return the next line."""
+        if self.small:
+            line = self.small.popleft()
+        else:
+            namespace = next(iter(self.large))
+            names = self.large.pop(namespace)
+            line = names.pop(next(iter(names)))
+            if names:
+                self.large[namespace] = names
         self._size -= len(line)
         self._has_room.set()
         return line
@@ -204,21 +196,21 @@ async def _events(
     while True:
         backlog.changed.clear()
         if backlog.small:
-            event = _event(kind, request, backlog.take_small())
+            event = _event(kind, request, backlog.take())
             version = event.version
             yield event
-        elif reading.done() and (not backlog.has_large or reading.exception() is not None):
+        elif reading.done() and (not backlog.large or reading.exception() is not None):
             reading.result()
             return
-        elif backlog.has_large and (loop.time() >= resumes or backlog.is_full):
+        elif backlog.large and (loop.time() >= resumes or backlog.is_full):
             began = time.thread_time()
-            event = _event(kind, request, backlog.take_large())
+            event = _event(kind, request, backlog.take())
             version = max(event.version, version)
             yield event._replace(version=version)
             resumes = loop.time() + LARGE_PAUSE * (time.thread_time() - began)
         else:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(resumes if backlog.has_large else None):
+                async with asyncio.timeout_at(resumes if backlog.large else None):
                     await backlog.changed.wait()
 
 

@@ -25,7 +25,6 @@ import weakref
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from itertools import islice
 from typing import NamedTuple
 
 from shared.kubernetes.accessors import is_current, resource_version
@@ -54,9 +53,6 @@ MEMBER_BYTES = 32 * 1024
 
 MAX_LEFT_OUT = 1_000
 """Number of resources of a namespace with objects that were left out, beyond which none of the namespace is read."""
-
-MAX_COMPARED = 1_000
-"""Number of objects among which the largest one is searched."""
 
 _LEVEL, _RAW = 1, -15
 """Compression of packed objects: the fastest one, and without a checksum."""
@@ -191,7 +187,7 @@ class Cache:
         if (size := self.memory(key)) <= limit:
             return
         found = ((kind, each) for kind in self.kinds[1:] for each in self._names[kind].get(key, ()))
-        kind, largest = max(islice(found, MAX_COMPARED), key=lambda each: self._kept[each[0]][each[1]].memory)
+        kind, largest = max(found, key=lambda each: self._kept[each[0]][each[1]].memory)
         advice = f"A large one is {kind.name} {largest.name}. Delete those that the operator did not make: kubectl get "
         require_small(size, f"{advice}{kind.plural} -l {INSTANCE}={key.name}", limit)
 

@@ -11,10 +11,8 @@ from operators.etcd.api.arguments import ACCEPTED, RESERVED_FLAGS, REWRITTEN, Se
 from operators.etcd.api.versions import FORM as VERSION
 from operators.etcd.api.versions import SUPPORTED
 from shared.api.catalogue import dotted
-from shared.api.image import FORM as IMAGE
-from shared.api.image import is_reference
 from shared.api.podspec import number_cel, smaller
-from shared.api.rules import ISSUER_RULES, immutable, reserved_prefix
+from shared.api.rules import ISSUER_RULES, image_rule, immutable, reserved_prefix
 from shared.api.spec import Rule
 from shared.kubernetes.quantity import parse_quantity
 
@@ -122,13 +120,10 @@ TLS_RULES = (
 _SIZE_CEL = number_cel("self.storage.size")
 
 CLUSTER_RULES = (
-    Rule(
-        f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
-        lambda spec: spec.image is None or is_reference(spec.image),
-        "'{}' is not a valid image. Use a form such as etcd:v3.6.16, in lower case, optionally with a registry "
-        "before it.",
-        at="image",
-        value=("self.image", lambda spec: spec.image),
+    image_rule(
+        "image",
+        "not a valid image. Use a form such as etcd:v3.6.16, in lower case, optionally with a registry before it.",
+        lambda spec: spec.image,
     ),
     Rule(
         f"!has(self.version) || self.version.matches({json.dumps(_PLAIN)})",

@@ -29,12 +29,10 @@ from operators.memcached.api.reserved_flags import (
     REWRITTEN,
 )
 from shared.api.extension_rules import Reserved, extension_rules
-from shared.api.image import FORM as IMAGE
-from shared.api.image import is_reference
 from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodSettings, number_cel, smaller
-from shared.api.rules import TLS_RULES
+from shared.api.rules import TLS_RULES, image_rule
 from shared.api.spec import CONNECTION, INT32, Issuer, Name, Rule, SpecModel, Transition
 from shared.kubernetes.kinds import Obj
 
@@ -137,12 +135,10 @@ class Metrics(SpecModel):
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
-            lambda given: given.image is None or is_reference(given.image),
-            "'{}' is not a valid image; use a lower-case reference such as registry.example.com/operator:1.0.",
-            at="image",
-            value=("self.image", lambda given: given.image),
+        image_rule(
+            "image",
+            "not a valid image; use a lower-case reference such as registry.example.com/operator:1.0.",
+            lambda given: given.image,
         ),
     )
 
@@ -365,13 +361,11 @@ class MemcachedSpec(PodSettings, PodExtensions):
     RULES: ClassVar[tuple[Rule, ...]] = (
         *PodSettings.RULES,
         *extension_rules(RESERVED),
-        Rule(
-            f"!has(self.image) || self.image.matches({json.dumps(IMAGE)})",
-            lambda spec: spec.image is None or is_reference(spec.image),
-            "'{}' is not a valid image; use a lower-case reference such as memcached:1.6.45 or "
+        image_rule(
+            "image",
+            "not a valid image; use a lower-case reference such as memcached:1.6.45 or "
             "registry.example.com/memcached:1.6.45.",
-            at="image",
-            value=("self.image", lambda spec: spec.image),
+            lambda spec: spec.image,
         ),
         Rule(
             f"has(self.image) || !has(self.version) || self.version.matches({json.dumps(VERSION)})",

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 from operators.redis.api.directives import FORM as DIRECTIVE
 from operators.redis.api.directives import RESERVED
 from operators.redis.api.engine_versions import ADVICE, NAMES_VALKEY, TAGGED, UNSUPPORTED
 from operators.redis.api.engine_versions import FORM as VERSION
-from shared.api.image import FORM as IMAGE
-from shared.api.image import NAME_FORM, is_name, is_reference
-from shared.api.rules import immutable, reserved_prefix
+from shared.api.image import NAME_FORM, is_name
+from shared.api.rules import image_rule, immutable, reserved_prefix
 from shared.api.spec import Rule
-
-_Test = Callable[[str], bool]
 
 OWN_KEYS = "redis.middleware.hc.cn/"
 """Prefix of the operator's own labels and annotations."""
@@ -34,19 +30,6 @@ MIN_PRIMARIES = 3
 """Minimum number of primaries: fewer have no majority when one fails."""
 
 _PIPELINE = "^[1-9][0-9]{0,3}$"
-
-
-def _image(
-    field: str, advice: str, read: Callable[[Any], str | None], form: str = IMAGE, is_valid: _Test = is_reference
-) -> Rule:
-    """Return the rule that a field, if set, is an image."""
-    return Rule(
-        f"!has(self.{field}) || self.{field}.matches({json.dumps(form)})",
-        lambda model: (text := read(model)) is None or is_valid(text),
-        f"'{{}}' is {advice}",
-        at=field,
-        value=(f"self.{field}", read),
-    )
 
 
 _NO_IMAGE = "not an image; use lower-case letters, optionally with a registry and a tag, such as redis:8.0.2."
@@ -87,12 +70,12 @@ POD_RULES = (
     reserved_prefix("labels", OWN_KEYS),
     reserved_prefix("annotations", OWN_KEYS),
     _OWN_VARIABLES,
-    _image("monitorImage", _NO_IMAGE, lambda given: given.monitor_image),
-    _image("initImage", _NO_IMAGE, lambda given: given.init_image),
-    _image("middlewareImage", _NO_IMAGE, lambda given: given.middleware_image),
+    image_rule("monitorImage", _NO_IMAGE, lambda given: given.monitor_image),
+    image_rule("initImage", _NO_IMAGE, lambda given: given.init_image),
+    image_rule("middlewareImage", _NO_IMAGE, lambda given: given.middleware_image),
 )
 
-METRICS_RULES = (_image("image", _NO_IMAGE, lambda given: given.image),)
+METRICS_RULES = (image_rule("image", _NO_IMAGE, lambda given: given.image),)
 
 _POD_CEL = "has(self.pod) && size(self.pod) > 0"
 _MIDDLEWARE_CEL = f"{_POD_CEL} && has(self.pod[0].middlewareImage)"
@@ -144,7 +127,7 @@ def _malformed(spec: Any) -> list[str]:
 
 
 CLUSTER_RULES = (
-    _image(
+    image_rule(
         "repository",
         "not an image without a tag; use the form library/redis, optionally with a registry; version is the tag.",
         lambda spec: spec.repository,
