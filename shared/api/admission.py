@@ -92,7 +92,6 @@ MAX_WARNING_CHARACTERS = 200
 MAX_QUOTED_CHARACTERS = 100
 """Length of a part of a bad request that is repeated in the response and in the log."""
 
-
 _SPACE = re.compile(r"[ \t\n\r]*+")
 
 _KIND_PARTS = ("group", "version", "kind")

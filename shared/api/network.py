@@ -108,7 +108,6 @@ class Peer(SpecModel):
 
 Peers = Annotated[list[Peer], Field(max_length=32)]
 
-
 NETWORK = (
     "Clients that may connect to the pods. It has an effect if the network plugin of Kubernetes enforces policies."
 )

@@ -267,7 +267,6 @@ OWN_LABELS = (
 )
 """Labels of pods that operators set and that selectors use."""
 
-
 SAFE: Obj = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},

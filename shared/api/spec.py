@@ -152,7 +152,6 @@ class SpecModel(BaseModel):
 
 Model = TypeVar("Model", bound=BaseModel)
 
-
 MAX_PARSED_BYTES = 48 * 1024
 """Maximum size of the JSON of all remembered parts; their models take about 40 times as much."""
 
@@ -467,7 +466,6 @@ DELETION_PROTECTION = (
 )
 """Description of spec.deletionProtection."""
 
-
 CONNECTION = (
     "Whether the Secret NAME-connection exists, with what a client needs to connect: type, provider, host, port, uri, "
     "and where they apply username, password, ca.crt, tls.crt and tls.key. The operator keeps it up to date. If "
@@ -529,7 +527,6 @@ ObservedSecrets = Annotated[
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     ),
 ]
-
 
 SecretsRecord = Annotated[
     dict[str, str],

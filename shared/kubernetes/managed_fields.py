@@ -38,7 +38,6 @@ _DROPPED: tuple[Any, ...] = ("", [], {})
 _DEFAULT_KEYS = {"protocol": "TCP"}
 _QUANTITIES = frozenset({"limits", "requests", "sizeLimit", "capacity", "hard"})
 
-
 _MAX_PATHS, _MAX_PATH_LENGTH = 100, 1_000
 """Number and length of the paths whose managers are named; a client that edits records can make many."""
 

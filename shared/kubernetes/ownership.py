@@ -15,7 +15,6 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 PART_OF = "app.kubernetes.io/part-of"
 COMPONENT = "app.kubernetes.io/component"
 
-
 MAX_OWNED_BYTES = 18 * 1024 * 1024
 """Maximum memory of the objects of a resource, in addition to that of the servers that its spec requests."""
 

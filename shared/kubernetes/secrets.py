@@ -23,11 +23,9 @@ PASSWORD_KEY, PREVIOUS_PASSWORD_KEY = "password", "previousPassword"
 SECRETS_RETRY_SECONDS = 15.0
 """Seconds until unusable Secrets are read again."""
 
-
 MAX_KEYS = 1024
 """Maximum number of keys of a Secret that is read. An API server limits only the size of the values, so that a Secret
 may have 100,000 keys; those that operators write have less than 600."""
-
 
 MAX_CONCURRENT_READS = 4
 """Maximum number of Secrets that are read at once for a resource: each may have 1 MiB."""

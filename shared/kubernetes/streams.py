@@ -38,7 +38,6 @@ LARGE_PAUSE = 4
 MAX_WAITING_BYTES = 8 * 1024 * 1024
 """Size of the waiting events of a watch above which no more are read, and the large ones do not pause."""
 
-
 _TEXT = rb'"(?:[^"\\]++|\\.)*+"'
 _LIST = rb'\[(?:[^\]]++|\]++(?!,"\w++":))*+\]++'
 _OTHERS = rb'(?:"(?!(?:name|namespace|resourceVersion)")\w++":(?:%b|[-+.\w]++|\{(?:%b[:,]?)*+\}|%b),)*+' % (

@@ -28,7 +28,6 @@ TURN_SECONDS = 0.01
 """Seconds of one turn of the event loop in which workers begin reconciles. A reconcile that finds nothing to do never
 waits, so that thousands of them would otherwise block the renewal of the Lease and the watches."""
 
-
 MIN_MOVE_SECONDS = 0.05
 """Shortest time between two moves of keys that have become slow, in seconds."""
 

@@ -92,7 +92,6 @@ MAX_CONFLICT_SECONDS = 30.0
 RECHECK_SECONDS = 60.0
 """Seconds between reconciles of a resource that needs a user's change (which may not be watched)."""
 
-
 PAUSED_POLL_SECONDS = 30.0
 """Seconds between observations of a resource whose reconciliation is paused: people may change its database."""
 

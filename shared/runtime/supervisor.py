@@ -22,7 +22,6 @@ FIRST_RESTART_SECONDS, MAX_RESTART_SECONDS = 1.0, 30.0
 CALM_SECONDS = 120.0
 """Seconds without an error after which a task is well again, and the first delay applies."""
 
-
 Cancelled = asyncio.CancelledError
 """Raised in a task that is cancelled, and in one that waits for something that is (`end_if_cancelled`)."""
 

@@ -24,7 +24,6 @@ from shared.steps.instance import Instance
 RETURN_TIMEOUT = timedelta(minutes=2)
 """Time allowed for a recreated pod to serve again before the update is reported as blocked by it."""
 
-
 InstanceT = TypeVar("InstanceT", bound=Instance)
 
 

@@ -18,7 +18,6 @@ from shared.steps.view import View
 START_TIMEOUT_SECONDS = 600.0
 """Time beyond the deadline of a pod after which the pod counts as failed if it has not even started."""
 
-
 MAX_ATTEMPTS = 3
 """Attempts of an EtcdBackup; a scheduled one is attempted any number of times, until the next one is due."""
 

@@ -37,7 +37,6 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod must listen on its own addresses
 GO_HEAP_SHARE = 0.9
 """Share of the memory limit for Go's heap, before it collects more often: the rest is for other memory."""
 
-
 QUOTA, SNAPSHOT_COUNT = argument("quota-backend-bytes", ""), argument("snapshot-count", "")
 
 

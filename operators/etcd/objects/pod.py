@@ -28,7 +28,6 @@ TEMPLATE = "etcd.ydzs.io/template"
 STARTUP_SECONDS = 900
 """Seconds until a member must serve: before that, it reads its database and compares it with its peers."""
 
-
 LIVENESS_PERIOD_SECONDS = 20
 MIN_HANG_SECONDS = 180
 """Minimum time for which a member may not answer before the kubelet restarts it."""

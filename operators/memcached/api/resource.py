@@ -37,7 +37,6 @@ _NAME = r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 _MAX_SET_NAME = 52
 """Maximum length: the label controller-revision-hash (63 characters) holds the name, a dash and a hash of 10."""
 
-
 WORKLOADS: dict[str, Kind] = {"Deployment": DEPLOYMENT, "StatefulSet": STATEFUL_SET}
 """Workload kinds by the value of spec.workload."""
 
@@ -119,7 +118,6 @@ API = Resource(
         ),
     ),
 )
-
 
 MINIMAL: Obj = {"size": 1}
 """A valid spec with only the required fields."""

@@ -320,7 +320,6 @@ _KINDS: Mapping[str, Callable[..., Kind]] = {
     "ignored": Ignored,
 }
 
-
 _FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 FORM = r"^[a-z][a-z0-9-]*$"

@@ -53,7 +53,6 @@ API = Resource(
     rules=(NAMES_A_SET, *VERSION_RULES),
 )
 
-
 MINIMAL: Obj = {"replicas": 6}
 """A valid spec with only the required fields."""
 

@@ -31,7 +31,6 @@ MIN_PRIMARIES = 3
 
 _PIPELINE = "^[1-9][0-9]{0,3}$"
 
-
 _NO_IMAGE = "not an image; use lower-case letters, optionally with a registry and a tag, such as redis:8.0.2."
 
 _OWN_VARIABLES = Rule(

@@ -133,7 +133,6 @@ class Recovery(SpecModel):
 
 ConfigValue = Annotated[str, Field(max_length=1024, pattern=r"^[^\r\n]*$")]
 
-
 RESERVED = Reserved(
     containers=("redis", "exporter", "init"),
     volumes=("data", "config", "users", "tls"),

@@ -40,7 +40,6 @@ FULL_COVERAGE = "cluster-require-full-coverage"
 POLL_SECONDS = 0.05
 """Time between inspections of both ends. A handshake takes about 0.1 s."""
 
-
 _arrivals: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, float]] = WeakKeyDictionary()
 """When nodes have received their last slots, in seconds of the loop's clock, by their id."""
 

@@ -32,7 +32,6 @@ MAX_TRIES = 3
 """Number of failures after which slots are moved key by key: each try forks the source. Also that of a server's own
 retries of one job."""
 
-
 OTHERS_SECONDS = 2.0
 """Time for which a job of another client is awaited before it is reported. It may also be one that an earlier process
 of the operator could not record any more.

@@ -142,7 +142,6 @@ EXPORTER_IMAGE = Deferred(EXPORTER, "image")
 DEFERRED = (EXPORTER_IMAGE, Deferred(EXPORTER, "env"), Deferred(CONTAINER, "lifecycle"), AFFINITY)
 """Parts of the template that do not restart nodes by themselves, unless the spec sets them."""
 
-
 EXPORTER_TIMEOUT_SECONDS = 2
 """Time limit of the node's answers to the exporter. The exporter's default, 15 s, exceeds the scrape timeout of
 Prometheus (10 s by default): of a node that hangs, there would be no metrics, and so no `redis_up` of 0."""
