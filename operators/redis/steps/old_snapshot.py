@@ -120,7 +120,7 @@ def is_undecided(seen: Assessment, primary: str) -> bool:
 def _wrote_logs(seen: Assessment) -> bool:
     """Return whether servers wrote their append-only files until they ended.
 
-    They switch them off before redis.conf is written: a server that starts in between loads a log that ended earlier.
+    A client may have switched one off: a server that starts with redis.conf then loads a log that ended earlier.
     """
     desired = live_settings(seen).get("appendonly") == "yes"
     return desired and writes_log(seen.persistence) and all(map(_has_log, seen.reachable.values()))
