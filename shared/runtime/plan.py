@@ -183,6 +183,7 @@ class Step:
             changed something the next one follows at once, unless the change was a `Call` that is `lasting`.
         poll: seconds after which to observe again what the step waits for: pods that become ready, of which most
             changes are reported by a watch. It may be later while many resources wait (`shared.runtime.pacing`).
+        announces: whether its actions wait until the status has its reason (`announced`).
     """
 
     actions: tuple[Action, ...] = ()
@@ -192,6 +193,7 @@ class Step:
     warning: bool = False
     requeue: float | None = None
     poll: float | None = None
+    announces: bool = False
 
     @classmethod
     def do(cls, *actions: Action) -> Step:
@@ -318,7 +320,7 @@ def follow(steps: Iterable[StepOf[View]], seen: View) -> Outcome:
             continue
         actions += answer.actions
         requeue, poll = shortest(requeue, answer.requeue), shortest(poll, answer.poll)
-        reached = Verdict(answer.progress, answer.reason, answer.message, answer.warning)
+        reached = Verdict(answer.progress, answer.reason, answer.message, answer.warning, announces=answer.announces)
         is_noted = bool(answer.reason) and reached.done
         if reached.stops or (verdict.done and not reached.done) or (is_noted and verdict == Verdict()):
             verdict = reached  # a step that stops the chain is more relevant than one in progress, and that than a note
@@ -332,14 +334,16 @@ def follow(steps: Iterable[StepOf[View]], seen: View) -> Outcome:
 def combine(healing: Sequence[Verdict], provided: Verdict, changed: Verdict) -> Verdict:
     """Return the verdict of all chains.
 
-    Repairs that are not complete come first; what is wrong with the desired state is then appended to their message.
+    Repairs that are not complete come first, and of these one whose actions wait for the report. What is wrong with the
+    desired state is then appended to their message.
 
     Args:
         healing: verdicts of the chains that keep the running database alive.
         provided: verdict of the chain that checks the desired state and makes its objects.
         changed: verdict of the chain that changes the database; done if it did not run.
     """
-    repair = next((verdict for verdict in healing if verdict.stops), None)
+    announced_first = sorted(healing, key=lambda verdict: not verdict.announces)
+    repair = next((verdict for verdict in announced_first if verdict.stops), None)
     if repair is not None:
         is_wrong = provided.warning or provided.progress is Progress.PAUSED
         wrong = provided.message if is_wrong and provided.message != repair.message else ""
@@ -359,4 +363,4 @@ def announced(resource: Obj, step: Step) -> Step:
     ready = condition(resource, READY)
     text = shortened(step.message, MAX_COLUMN_CHARACTERS)
     is_reported = ready.get("reason") == step.reason or str(ready.get("message", "")).startswith(text)
-    return step if is_reported else dataclasses.replace(step, actions=(), requeue=0)
+    return step if is_reported else dataclasses.replace(step, actions=(), requeue=0, announces=True)

@@ -487,7 +487,10 @@ class Reconciler:
             plan = await self._current_plan(obj) if observes else None
             reported = (plan.status if plan else accessors.status_of(obj)) | change
             if plan is not None and plan.heals_after is not None:
-                verdict = dataclasses.replace(verdict, message=f"{verdict.message} {plan.verdict.message}")
+                reason = plan.verdict.reason if plan.verdict.announces else verdict.reason
+                verdict = dataclasses.replace(
+                    verdict, reason=reason, message=f"{verdict.message} {plan.verdict.message}"
+                )
             health = plan.health if plan else _blind(obj, verdict.message)
             verdict = reconciliation_pause.judged(obj, verdict)
             if "reason" in reported:  # some APIs have a reason next to the phase

@@ -32,7 +32,7 @@ class Deadline:
 
     def judge(self, resource: Obj, verdict: Verdict, now: datetime) -> tuple[Verdict, float | None]:
         """Return the verdict, replaced if the deadline has passed, and the seconds until the deadline."""
-        if verdict.progress not in (Progress.PROGRESSING, Progress.WAITING):
+        if verdict.progress not in (Progress.PROGRESSING, Progress.WAITING) or verdict.announces:
             return verdict, None
         condition = accessors.condition(resource, conditions.RECONCILING)
         if condition.get("status") != "True":

@@ -24,6 +24,7 @@ class Verdict:
 
     Attributes:
         ready: overrides the Ready condition that follows from `progress`: a blocked resource may still serve clients.
+        announces: whether actions wait until the status has this reason, so that no other one may replace it.
     """
 
     progress: Progress = Progress.DONE
@@ -31,6 +32,7 @@ class Verdict:
     message: str = ""
     warning: bool = False
     ready: bool | None = None
+    announces: bool = False
 
     @property
     def done(self) -> bool:

@@ -124,8 +124,9 @@ class Hibernation(Generic[SeenStored]):
         is_over = leave or (is_back(seen) and not provided.stops)
         ends = self.apply(replace(seen, hibernation={})) if is_over else PASS
         if verdict.progress in (Progress.PROGRESSING, Progress.WAITING, Progress.DONE):
+            reason = verdict.reason if verdict.announces else WAKING_UP
             message = f"{verdict.message} The pods return from hibernation.".strip()  # `announced` reads its beginning
-            verdict = Verdict(Progress.PROGRESSING, WAKING_UP, message, verdict.warning)
+            verdict = replace(verdict, progress=Progress.PROGRESSING, reason=reason, message=message)
         return Outcome(ends.actions), verdict
 
     def _begin(self, seen: Any, verdict: Verdict) -> tuple[Outcome, Verdict]:

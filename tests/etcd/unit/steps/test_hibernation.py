@@ -12,7 +12,7 @@ from operators.etcd.api.backup import API, SCHEDULED
 from operators.etcd.api.spec import MAX_SIZE
 from operators.etcd.backup.view import BackupView
 from operators.etcd.client.commands import Remove
-from operators.etcd.client.server import HashKV
+from operators.etcd.client.server import NOSPACE, Alarm, HashKV
 from operators.etcd.report.metrics import HAS_LEADER, cluster_states
 from operators.etcd.state.observed import Observed
 from shared.kubernetes.encoding import canonical
@@ -39,6 +39,8 @@ from tests.etcd.unit.world import (
 )
 from tests.harness import cost
 from tests.support.hibernating import annotated
+
+QUOTA = 16 * 2**20
 
 PODLESS = At(up=False, pod=False)
 """A member without a pod, on its volume."""
@@ -261,6 +263,20 @@ def test_woken_members_do_not_stop_again_while_a_claim_is_being_deleted() -> Non
     found = losing_volumes(seen(resource, VOTER, VOTER, PENDING, replicas=3), 1)
     made = plan(resource, recorded(found, wakes=True))
     assert (record_of(made), replicas(made)) == (WAKING, 3)
+
+
+def test_repair_that_is_announced_first_is_executed_while_members_return() -> None:
+    """WakingUp replaced the announcement in the status, so that the history was never compacted."""
+    status, executed = ANNOUNCED, []
+    for _ in range(2):
+        resource = cluster(3, quotaBackendBytes=QUOTA, status=status)
+        found = replace(seen(resource, VOTER, VOTER, VOTER), alarms=(Alarm(member_id(1), NOSPACE),))
+        full = [replace(each, status=each.status and replace(each.status, db_size=QUOTA)) for each in found.instances]
+        made = plan(resource, recorded(replace(found, instances=tuple(full)), wakes=True))
+        executed.append(acts(made.actions))
+        status = {"conditions": [{"type": "Ready", "reason": made.verdict.reason, "message": made.verdict.message}]}
+    assert executed == [[], ["compact up to revision 10"]], status
+    assert made.verdict.reason == "WakingUp"
 
 
 def test_smaller_size_applies_although_a_member_cannot_start() -> None:

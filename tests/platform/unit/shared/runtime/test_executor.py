@@ -28,7 +28,20 @@ from shared.observability import metrics
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.errors import DatabaseError
-from shared.runtime.plan import Action, Apply, Call, Delete, Evict, Patch, Plan, Record, WriteSecret
+from shared.runtime.plan import (
+    Action,
+    Apply,
+    Call,
+    Delete,
+    Evict,
+    Patch,
+    Plan,
+    Record,
+    Step,
+    WriteSecret,
+    announced,
+    follow,
+)
 from shared.runtime.reconciler import EVICTION_RETRY_SECONDS, MAX_REPAIR_DELAY_SECONDS, MIN_FAILURES_REPORTED
 from shared.status import conditions
 from shared.status.reasons import Reason
@@ -331,6 +344,17 @@ async def test_action_that_fails_is_reported_before_an_unfinished_repair(lab: La
         await lab.plan(Drop())
     ready = accessors.condition(lab.harness.resource("a"), conditions.READY)
     assert (ready["reason"], ready["message"]) == ("BoxUnreachable", "later Repairing the lid.")
+
+
+async def test_repair_that_is_announced_first_is_named_although_another_action_keeps_failing(lab: Lab) -> None:
+    await lab.harness.run()
+    lab.boxes.heals_after = 0.5
+    step = announced({}, Step.wait(Reason("Repairing"), "Repairing the lid.", Shake()))
+    lab.boxes.verdict = follow([lambda _: step], None).verdict
+    for _ in range(MIN_FAILURES_REPORTED):
+        await lab.plan(Drop())
+    ready = accessors.condition(lab.harness.resource("a"), conditions.READY)
+    assert (ready["reason"], ready["message"]) == ("Repairing", "later Repairing the lid.")
 
 
 async def test_expected_refusal_is_reported_only_if_it_lasts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

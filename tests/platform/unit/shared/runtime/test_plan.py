@@ -4,9 +4,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.kubernetes.kinds import SERVICE
-from shared.runtime.plan import PASS, Apply, Step, StepOf, combine, follow
-from shared.status.reasons import Reason
+from shared.kubernetes.accessors import rfc3339
+from shared.kubernetes.kinds import SERVICE, Obj
+from shared.runtime.plan import PASS, Apply, Step, StepOf, announced, combine, follow
+from shared.status.conditions import compose
+from shared.status.deadlines import Deadline
+from shared.status.messages import MAX_COLUMN_CHARACTERS
+from shared.status.reasons import CREATE_TIMEOUT, Reason
 from shared.status.verdict import Progress, Verdict
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,3 +84,21 @@ def test_repairs_are_reported_first_and_then_what_is_wrong_with_the_spec(
 ) -> None:
     verdict = combine(healing, provided, changed)
     assert (verdict.reason, verdict.message) == (reason, message)
+
+
+@pytest.mark.parametrize("length", [20, MAX_COLUMN_CHARACTERS, 2 * MAX_COLUMN_CHARACTERS])
+@pytest.mark.parametrize("earlier", [DONE, REPAIR], ids=["nothing else", "a chain that stops"])
+@pytest.mark.parametrize("seconds", [0, 10**6], ids=["late", "in time"])
+def test_announced_step_is_executed_after_one_report(length: int, earlier: Verdict, seconds: float) -> None:
+    """No chain stops another one, and no deadline: the report of either replaced the announcement for ever."""
+    conditions: list[Obj] = [{"type": "Reconciling", "status": "True", "lastTransitionTime": rfc3339(NOW)}]
+    resource: Obj = {"metadata": {}, "status": {"conditions": conditions}}
+    step = Step.wait(Reason("Compacting"), "Compacting the history. ".ljust(length, "x"), ONE)
+    executed = []
+    for _ in range(2):
+        found = follow([returns(announced(resource, step))], None)
+        executed.append(found.actions)
+        reported = combine([earlier, found.verdict], DONE, DONE)
+        reported, _ = Deadline(CREATE_TIMEOUT, seconds, "--create-timeout").judge(resource, reported, NOW)
+        resource["status"] = compose(resource, {}, reported, rfc3339(NOW))
+    assert executed == [(), (ONE,)]
