@@ -25,6 +25,7 @@ from shared.kubernetes.encoding import canonical, decode
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Action, Apply, Outcome, Step, StepOf, announced
 from shared.status.health import Finding, Health
+from shared.status.messages import MAX_COLUMN_CHARACTERS
 from shared.status.reasons import HIBERNATED, HIBERNATING, WAKING_UP
 from shared.status.verdict import Progress, Verdict
 from shared.steps.database import HIBERNATION, SeenStored, Stored
@@ -124,8 +125,9 @@ class Hibernation(Generic[SeenStored]):
         is_over = leave or (is_back(seen) and not provided.stops)
         ends = self.apply(replace(seen, hibernation={})) if is_over else PASS
         if verdict.progress in (Progress.PROGRESSING, Progress.WAITING, Progress.DONE):
-            reason = verdict.reason if verdict.announces else WAKING_UP
-            message = f"{verdict.message} The pods return from hibernation.".strip()  # `announced` reads its beginning
+            message = f"{verdict.message} The pods return from hibernation.".strip()
+            is_cut = len(message) > MAX_COLUMN_CHARACTERS  # otherwise `announced` recognizes its beginning
+            reason = verdict.reason if verdict.announces and is_cut else WAKING_UP
             verdict = replace(verdict, progress=Progress.PROGRESSING, reason=reason, message=message)
         return Outcome(ends.actions), verdict
 
