@@ -39,8 +39,9 @@ MAX_TEXT_BYTES = 4096
 MAX_CONTENT_CHARACTERS = 448 * 1024
 """Maximum length of all values in base64 of a Secret for clients: 256 KiB of authorities, a certificate and its key."""
 
-MAX_MADE_CHARACTERS = 640 * 1024
-"""The same of all Secrets that the operator makes for a resource together: those of 32 reconciles take 20 MiB."""
+MAX_MADE_CHARACTERS = 1536 * 1024
+"""Maximum length of all different values of the Secrets that the operator makes for a resource: two bundles of 256 KiB,
+each whole and by authority, as the copies of a rotation have them."""
 
 TOO_LARGE = {"": "too large"}
 """Data of a Secret beyond that, which does not stay in memory; no Secret has this key."""
@@ -72,10 +73,9 @@ async def find(
             they have at most MAX_KEYS keys each, and are not too large together (`TOO_LARGE`).
     """
     turn = asyncio.Semaphore(MAX_CONCURRENT_READS)
-    size = 0
+    texts: dict[str, str] = {}  # copies have the same values
 
     async def read(name: str) -> Obj | None:
-        nonlocal size
         async with turn:
             secret = await kube.find(SECRET, namespace, name)
             if secret is None:
@@ -83,10 +83,10 @@ async def find(
             data: Mapping[str, str] = secret.get("data") or {}
             if name not in made:
                 reduce(secret, _short(data, provided[name]))
-            elif len(data) > MAX_KEYS or size + (own := sum(map(len, (*data, *data.values())))) > MAX_MADE_CHARACTERS:
+            elif len(data) > MAX_KEYS or sum(map(len, {*texts, *data.values()})) > MAX_MADE_CHARACTERS:
                 reduce(secret, TOO_LARGE)
             else:
-                size += own
+                secret["data"] = {key: texts.setdefault(value, value) for key, value in data.items()}
             return secret
 
     names = sorted({*provided, *made})

@@ -35,7 +35,7 @@ LARGE_LINE_BYTES = 16 * 1024
 LARGE_PAUSE = 4
 """How many times the CPU time of a large event the next one of the watch waits: they take a fifth of the event loop."""
 
-MAX_WAITING_BYTES = 8 * 1024 * 1024
+MAX_WAITING_BYTES = 2 * 1024 * 1024
 """Size of the waiting events of a watch above which no more are read, and the large ones do not pause."""
 
 _TEXT = rb'"(?:[^"\\]++|\\.)*+"'

@@ -52,7 +52,8 @@ MEMBER_BYTES = 32 * 1024
 """Memory for each server that a spec requests, beyond that of any resource: a pod with its claim takes 20 to 35 KiB."""
 
 MAX_LEFT_OUT = 1_000
-"""Number of resources of a namespace with objects that were left out, beyond which none of the namespace is read."""
+"""Number of resources of a namespace with objects that were left out, beyond which none of the namespace is read: the
+last one stands for the others."""
 
 _LEVEL, _RAW = 1, -15
 """Compression of packed objects: the fastest one, and without a checksum."""
@@ -181,7 +182,7 @@ class Cache:
 
     def _require_small(self, key: Key) -> None:
         left_out = self._left_out.get(key.namespace, {})
-        if len(left_out) > MAX_LEFT_OUT or any((kind, key) in left_out for kind in self.kinds):
+        if any((kind, each) in left_out for kind in self.kinds for each in (key, Key(key.namespace, ""))):
             raise _too_much(self.kinds, key.namespace)
         limit = self._limits.get(key, MAX_OWNED_BYTES)
         if (size := self.memory(key)) <= limit:
@@ -269,8 +270,8 @@ class Cache:
             metrics.OVERSIZED_OBJECTS.labels(kind.name).inc()
             return set()
         left_out = self._left_out.setdefault(key.namespace, {})
-        if (kind, key) in left_out or len(left_out) <= MAX_LEFT_OUT:
-            left_out[kind, key] = self._lists
+        is_known = (kind, key) in left_out or len(left_out) < MAX_LEFT_OUT
+        left_out[kind, key if is_known else Key(key.namespace, "")] = self._lists
         return {key}
 
     async def written(self, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
@@ -446,10 +447,10 @@ def _too_much(kinds: Iterable[Kind], namespace: str) -> ForeignObject:
 
 
 def _members(resource: Obj) -> int:
-    """Return the number of servers that a spec requests, up to the most that any schema accepts."""
-    spec = resource.get("spec")
-    requested = spec.get("replicas", spec.get("size", 0)) if isinstance(spec, dict) else 0
-    return max(0, min(requested, 1_000)) if isinstance(requested, int) else 0
+    """Return the number of servers that a spec requests, or that exist, up to the most that any schema accepts."""
+    parts = [each for field in ("spec", "status") if isinstance(each := resource.get(field), dict)]
+    numbers = [each.get(field) for each in parts for field in ("replicas", "size")]
+    return min(max((each for each in numbers if isinstance(each, int)), default=0), 1_000)
 
 
 def _object_name(obj: Obj) -> _ObjectName:

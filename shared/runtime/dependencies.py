@@ -95,9 +95,13 @@ class Dependencies:
 
     async def take_turn(self, key: Key) -> None:
         """Wait until no other running reconcile of the namespace has read much, which ends with this one."""
-        if key in self._known and key not in self._turn_of:
+        known = self._known.get(key)
+        if known is not None and key not in self._turn_of:
             turn = self._turns.setdefault(key.namespace, asyncio.Lock())
             await turn.acquire()
+            if self._known.get(key) is not known:  # the reconcile has failed meanwhile, and left this read behind
+                turn.release()
+                return
             self._turn_of[key] = turn
 
     def has_turn(self, key: Key) -> bool:

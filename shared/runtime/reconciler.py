@@ -512,7 +512,8 @@ class Reconciler:
         """Return the plan for the present state; None if the spec or the state cannot be read."""
         try:
             resource = self._controller.resource(obj, self._cache)
-            with self._dependencies.noting(_key(obj), self._kube) as kube:
+            key = _key(obj)
+            with self._dependencies.reconcile(key), self._dependencies.noting(key, self._kube) as kube:
                 seen = await self._controller.observe(resource, self._cache, kube)
             return self._controller.plan(resource, seen, self._now(obj))
         except (InvalidSpec, errors.KubeError, DatabaseError):

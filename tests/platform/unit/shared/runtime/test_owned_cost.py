@@ -157,6 +157,9 @@ async def test_largest_resource_of_the_schema_is_read(
     entries = [{"name": f"cache-{number}", "nodeId": "0" * 40, "role": "Primary"} for number in range(count)]
     cache.put(of.kind, {"metadata": metadata, "spec": {field: count}, "status": {"nodes": entries}})
     assert len(cache.owned(POD, key)) == count
+    smaller = {"metadata": metadata | {"resourceVersion": "6"}, "spec": {field: 3}, "status": {"replicas": count}}
+    cache.put(of.kind, smaller)
+    assert len(cache.owned(POD, key)) == count, "they are read until they are removed"
     record_property("summary", f"{name} of {count}: {cache.memory(key) / MIB:.1f} MiB")
 
 
@@ -366,6 +369,23 @@ async def test_cancelled_reconcile_leaves_its_turn_to_the_next() -> None:
     for task in (tasks[1], tasks[0]):
         task.cancel()
     assert await asyncio.wait_for(tasks[2], 5) == "c"
+
+
+async def test_read_that_a_failed_reconcile_left_behind_keeps_no_turn() -> None:
+    dependencies, failing = Dependencies([SECRET], lambda _: None), Key(NAMESPACE, "failing")
+    holder = Key(NAMESPACE, "holder")
+
+    async def fail() -> None:
+        raise ConnectionError
+
+    with dependencies.reconcile(holder):
+        await dependencies.take_turn(holder)
+        with pytest.raises(ConnectionError), dependencies.reconcile(failing):
+            await asyncio.gather(dependencies.take_turn(failing), fail())
+    for key in (failing, Key(NAMESPACE, "another")):
+        with dependencies.reconcile(key):
+            async with asyncio.timeout(5):
+                await dependencies.take_turn(key)
 
 
 async def test_status_names_the_objects_that_take_too_much_memory() -> None:
