@@ -53,7 +53,7 @@ MEMBER_BYTES = 32 * 1024
 
 MAX_LEFT_OUT = 1_000
 """Number of resources of a namespace with objects that were left out, beyond which none of the namespace is read: the
-last one stands for the others."""
+last one is for all others."""
 
 _LEVEL, _RAW = 1, -15
 """Compression of packed objects: the fastest one, and without a checksum."""
