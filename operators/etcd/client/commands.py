@@ -140,7 +140,7 @@ class EnableDowngrade(EtcdCall):
 
 @dataclass(frozen=True, slots=True)
 class CancelDowngrade(EtcdCall):
-    """End a downgrade before all members run the earlier series."""
+    """End a downgrade now, if there is one; etcd ends it later than members run the earlier series, or never."""
 
     async def carry_out(self, server: Server, _: Members, /) -> None:
         await server.cancel_downgrade()

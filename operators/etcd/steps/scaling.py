@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operators.etcd.api.catalogue import Hazard, bug_of
+from operators.etcd.client.commands import CancelDowngrade
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.facts.lifecycles import MemberState
 from operators.etcd.membership.quorum import addition_refusal, removal_refusal
@@ -21,6 +22,14 @@ CONNECTED_SECONDS = 6.0
 """Time that every voter's server must have run before etcd accepts another member.
 
 etcd requires 5 s; one more because Kubernetes reports whole seconds.
+"""
+
+HIDES_DOWNGRADE = "3.5."
+"""Version of a cluster whose members do not report that a downgrade to it has not ended.
+
+Until then no member can join. 3.5 ends it within 5 s, but never while a member does not answer, such as an added one.
+
+Source: monitorDowngrade and isMatchedVersions of 3.5 in server/etcdserver.
 """
 
 
@@ -59,8 +68,10 @@ def _add(seen: Assessment, number: int) -> Step:
             f"{goal}; adding {name} once all voters have been connected for {CONNECTED_SECONDS:g} s, as etcd requires."
         )
         return Step.wait(reason, message, requeue=left)
+    is_hidden = seen.cluster_version.startswith(HIDES_DOWNGRADE)  # all voters answer, so none runs a later series
+    ended = (CancelDowngrade(seen.endpoints, seen.secrets.access),) if is_hidden else ()
     add = member_changes.add(seen, number)
-    return Step.wait(reason, f"{goal}: adding {name} as a learner.", add)
+    return Step.wait(reason, f"{goal}: adding {name} as a learner.", *ended, add)
 
 
 def shrink_by_one(seen: Assessment) -> Step:

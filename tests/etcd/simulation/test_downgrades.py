@@ -84,3 +84,20 @@ async def test_pod_of_the_earlier_series_in_a_later_cluster_is_replaced(monkeypa
     for _ in range(4):
         await play.step(later(60))
     assert found(play) == ("Ready", NEW)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("is_hidden", [False, True], ids=["of the operator", "that 3.5 does not report"])
+async def test_cluster_grows_after_a_downgrade(size: int, *, is_hidden: bool) -> None:
+    """3.5 ends a downgrade some seconds later, and only if each member answers; until then, it lets none join."""
+    play = await begun_once(ETCD, cluster(size, OLD if is_hidden else MIDDLE))
+    database = play.world.database
+    assert isinstance(database, FakeEtcd)
+    if is_hidden:
+        database.cluster().downgrade = (3, 5)
+    await play.step(cluster(size + 2, OLD))
+    for _ in range(4):
+        await play.step(later(60))
+    [resource] = play.stage.find()
+    assert accessors.condition(resource, "Ready")["reason"] == "Ready"
+    assert (resource["status"]["readyMembers"], resource["status"]["version"]) == (size + 2, OLD)

@@ -87,6 +87,14 @@ def test_lowest_missing_ordinal_is_added_as_a_learner() -> None:
     assert acts(made.actions) == ["add a learner at http://demo-1.demo.default.svc:2380"]
 
 
+def test_downgrade_that_members_do_not_report_is_ended_before_one_is_added() -> None:
+    """3.5 lets no member join during a downgrade, and does not end it while an added member does not answer."""
+    resource = cluster(recorded=[0], version="3.5.26")
+    voter = replace(VOTER, version="3.5.26")
+    made = plan(resource, seen(resource, voter, ABSENT, ABSENT, image="v3.5.26", cluster_version="3.5.0"))
+    assert acts(made.actions) == ["cancel the downgrade", "add a learner at http://demo-1.demo.default.svc:2380"]
+
+
 def test_only_the_added_learner_gets_a_pod_and_may_join() -> None:
     resource = cluster(recorded=[0])
     made = plan(resource, seen(resource, VOTER, AWAITED, ABSENT))
