@@ -127,8 +127,8 @@ class Hibernation(Generic[SeenStored]):
         if verdict.progress in (Progress.PROGRESSING, Progress.WAITING, Progress.DONE):
             message = f"{verdict.message} The pods return from hibernation.".strip()
             is_cut = len(message) > MAX_COLUMN_CHARACTERS  # otherwise `announced` recognizes its beginning
-            reason = verdict.reason if verdict.announces and is_cut else WAKING_UP
-            verdict = replace(verdict, progress=Progress.PROGRESSING, reason=reason, message=message)
+            woken = Verdict(Progress.PROGRESSING, WAKING_UP, message, verdict.warning, announces=verdict.announces)
+            verdict = replace(woken, reason=verdict.reason) if verdict.announces and is_cut else woken
         return Outcome(ends.actions), verdict
 
     def _begin(self, seen: Any, verdict: Verdict) -> tuple[Outcome, Verdict]:
