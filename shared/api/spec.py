@@ -8,9 +8,11 @@ than its CRD.
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 import orjson
@@ -369,23 +371,7 @@ def _inner(model: SpecModel) -> Iterator[tuple[str, SpecModel]]:
             yield from ((f"{field.alias}[{at}]", item) for at, item in enumerate(value) if isinstance(item, SpecModel))
 
 
-_ADVICE = {
-    "missing": "is required; set it.",
-    "int_type": "is not an integer; use an integer without quotes.",
-    "string_type": "is not a string; put it in quotes.",
-    "bool_type": "is not a boolean; use true or false, without quotes.",
-    "list_type": "is not a list; use a list.",
-    "dict_type": "is not an object; use an object.",
-    "model_type": "is not an object; use an object.",
-    "greater_than_equal": "is too small; use at least {ge}.",
-    "less_than_equal": "is too large; use at most {le}.",
-    "too_long": "has too many entries; use at most {max_length}.",
-    "string_too_long": "is too long; use at most {max_length} characters.",
-    "string_too_short": "is too short; use at least {min_length} characters.",
-    "string_pattern_mismatch": "does not match {pattern}; use a value that does.",
-    "literal_error": "is not supported; use {expected}.",
-    "value_error": "is invalid: {error}.",
-}
+_ADVICE: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 """Advice for an invalid value, by pydantic's type of error; braces refer to the context of the error."""
 
 

@@ -272,7 +272,7 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
 
 
 _FIELDS_WITHOUT_REPLACEMENT = frozenset(
-    {
+    [
         "size",
         "paused",
         "autoscaling",
@@ -283,7 +283,7 @@ _FIELDS_WITHOUT_REPLACEMENT = frozenset(
         "image",
         "version",
         "workload",
-    }
+    ]
 )
 """Fields whose change replaces no server. Image and version are compared together, and workload separately."""
 
