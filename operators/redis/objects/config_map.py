@@ -11,6 +11,9 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
 from shared.kubernetes.ownership import Owner
 
+MAX_RECORD_BYTES = 4096
+"""Maximum size of the lines of persistence on a volume claim, which any client may write: 400 save points."""
+
 
 def config_map(resource: RedisCluster, own: Owner, content: Mapping[str, str]) -> Obj:
     """Return the ConfigMap that nodes read when they start.
@@ -28,5 +31,11 @@ def persistence(content: Mapping[str, str]) -> str:
 
 def recorded_persistence(claims: Iterable[Obj | None]) -> str:
     """Return the lines of persistence that the claims of all nodes record; empty if one has none, or others."""
-    found = {annotation(claim, APPLIED_PERSISTENCE) for claim in claims if annotation(claim, NODE_ID)}
+    found = {recorded(claim) for claim in claims if annotation(claim, NODE_ID)}
     return found.pop() if len(found) == 1 else ""
+
+
+def recorded(claim: Obj | None) -> str:
+    """Return the lines of persistence that a claim records; empty if it has none, or longer ones."""
+    lines = annotation(claim, APPLIED_PERSISTENCE)
+    return lines if len(lines) <= MAX_RECORD_BYTES else ""

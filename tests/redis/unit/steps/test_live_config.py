@@ -28,6 +28,7 @@ from shared.kubernetes.pods import Pod
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Apply, Plan
 from shared.status.verdict import Progress
+from tests.harness import cost
 from tests.redis.unit.world import NOW, PLANNER, At, assess, cluster, edited, formed, node_id, of, seen, stored
 
 BEFORE = "present file"
@@ -752,6 +753,18 @@ def test_record_does_not_prevent_that_persistence_is_switched_off() -> None:
     plan = planned(resource, with_records(found, LOGGED))
     assert (switched(plan), persistence_of(plan), to_record(plan)) == (set(), LOG, {"\n".join(nothing)})
     assert persistence_of(planned(resource, with_records(found, "\n".join(nothing)))) == nothing
+
+
+async def test_long_records_cost_little() -> None:
+    """Users write annotations of claims, of which all together may have 16 MiB."""
+    resource = cluster(*formed())
+    found = with_records(observed(resource, resource), *("a\n" * 130_000 + str(number) for number in range(6)))
+    async with cost.bounded():
+        plan = planned(resource, found)
+    assert to_record(plan) == {LOGGED}
+    adopting = with_records(seen(resource, *formed(), stateful_set=False), LOGGED + "\nsave 1 1" * 20_000)
+    async with cost.bounded():
+        assert adopting.persistence == {}
 
 
 def test_failed_rewrite_of_a_log_prevents_no_other_setting() -> None:
