@@ -13,6 +13,7 @@ NAME = r"[a-z][a-z0-9_.-]*"
 
 _BLANK = b" \t\n\r\v\f"
 _ENDS_WORD = b" \t\n\r"
+_PLAIN = re.compile(rb"[^\"'\\]+")
 _HEX = re.compile(rb"[0-9a-fA-F]{2}")
 _ESCAPED = {ord("n"): b"\n", ord("r"): b"\r", ord("t"): b"\t", ord("b"): b"\b", ord("a"): b"\a"}
 
@@ -80,7 +81,9 @@ def _word(text: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _quoted_part(text: bytes, at: int, quote: int) -> tuple[bytes, int, bool]:
-    """Return the next character within quotes, the position after it, and whether it was the closing quote."""
+    """Return the next characters within quotes, the position after them, and whether it was the closing quote."""
+    if plain := _PLAIN.match(text, at):
+        return plain[0], plain.end(), False
     character, rest = text[at], text[at + 1 : at + 4]
     if character == quote:
         if rest and rest[0] not in _BLANK:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -15,6 +16,7 @@ from operators.redis.objects import redis_conf
 from operators.redis.objects.conf_syntax import NAME, Malformed, arguments, quoted
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN, live, problem, render
 from shared.kubernetes.kinds import Obj
+from tests.harness import cost
 from tests.redis.unit.security.rotation import wished
 
 
@@ -32,6 +34,17 @@ def config_map(resource: RedisCluster, template: str = "", withdrawn: int = 0) -
     """Return the ConfigMap of a resource."""
     annotations = {WITHDRAWN: str(withdrawn)} if withdrawn else {}
     return {"metadata": {"annotations": annotations}, "data": {CONFIG_KEY: render(resource, template)}}
+
+
+NUMBERS = itertools.count()
+EDITED = ["a\n" * 131_000, 'a "' + "b" * 262_000, "".join(f'a{number:04} "{"b" * 22}"\n' for number in range(8_000))]
+
+
+@pytest.mark.parametrize("text", EDITED, ids=["lines", "a quote", "quotes"])
+async def test_file_that_is_changed_by_hand_costs_little(text: str) -> None:
+    """A plan on the event loop reads it, and does more."""
+    async with cost.bounded(seconds=0.06):
+        redis_conf.present({"data": {CONFIG_KEY: f"# {next(NUMBERS)}\n{text}"}})  # another one if it is repeated
 
 
 # Precedence.
