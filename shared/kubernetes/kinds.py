@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from shared.kubernetes.errors import NotFound
+
 Obj = dict[str, Any]
 """A Kubernetes object, or a part of one, as JSON."""
+
+
+_SEGMENT = re.compile(r"[-.:\w]*\w", re.ASCII)
+"""Text that is one part of a path; the names of objects are narrower. Users can edit what is read as a name."""
 
 
 class Key(NamedTuple):
@@ -42,7 +49,13 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """Return the URL path of the collection, of an object, or of a subresource."""
+        """Return the URL path of the collection, of an object, or of a subresource.
+
+        Raises:
+            NotFound: no object can have the name, which would be another path.
+        """
+        if wrong := [part for part in (namespace, name) if part and not _SEGMENT.fullmatch(part)]:
+            raise NotFound(f"{self} {wrong[0]!r:.100}: no object has this name")
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]

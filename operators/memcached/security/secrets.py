@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,6 +25,7 @@ from operators.memcached.objects.names import (
 from operators.memcached.objects.pod import ATTESTATION_KEY, USERS_KEY, mounts_of
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
 from shared.api.memo import remembered
+from shared.api.spec import MAX_NAME_CHARACTERS, NAME_PATTERN
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.client import Kube
@@ -56,6 +58,8 @@ from shared.steps.passwords import own_secret
 
 SOURCE = "cache.example.com/copied-from"
 """Annotation of a copy: name of the Secret with the original."""
+
+_NAME = re.compile(NAME_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +217,13 @@ def _as_mounted(resource: Memcached, found: Mapping[str, Obj | None], template: 
 
 
 def sources(resource: Memcached, found: Mapping[str, Obj | None]) -> Mounts:
-    """Return the Secrets of which the copies were made, as far as they are proven; empty for others."""
+    """Return the Secrets of which the copies were made, as far as these are proven; empty for others.
+
+    An annotation that a user has edited to what is no name counts as empty, so that the next copy corrects it.
+    """
     seen = (found.get(name) for name in copy_names(resource))
-    return Mounts(*(annotation(each, SOURCE) if each and is_proven(resource.obj, each) else "" for each in seen))
+    given = (annotation(each, SOURCE) if each and is_proven(resource.obj, each) else "" for each in seen)
+    return Mounts(*(name if len(name) <= MAX_NAME_CHARACTERS and _NAME.fullmatch(name) else "" for name in given))
 
 
 def _copied(source: str, copy: str, found: Mapping[str, Obj | None], *, is_client: bool) -> CopiedCertificate:

@@ -13,7 +13,9 @@ import pytest
 from operators.memcached.client import users_file
 from operators.memcached.objects.pod import mounted_certificate, mounted_secrets, mounted_users
 from operators.memcached.operator import controller
+from operators.memcached.security.secrets import SOURCE
 from shared.kubernetes import accessors
+from shared.kubernetes.client import Request, Response
 from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki import ca
@@ -355,6 +357,26 @@ async def test_secret_of_another_client_with_the_name_of_the_copy_is_neither_use
     assert lab.ready[0] == "ForeignObject"
     assert not lab.run.stage.find(POD)
     assert content_of(lab.run.stage.user_client.get(SECRET, "default", COPY)) == {"users": "other:secret\n"}
+
+
+@pytest.mark.parametrize(
+    "text", ["../../other/secrets/cache-users", "..", "cache-users?watch=1", "c" * 300, "cache-users\n"]
+)
+async def test_annotation_that_a_user_edits_is_no_path(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab, paths = await created(), list[str]()
+    send = lab.run.world.server.request
+
+    async def recorded(request: Request) -> Response:
+        paths.append(request.path)
+        return await send(request)
+
+    monkeypatch.setattr(lab.run.world.server, "request", recorded)
+    source: Obj = {"metadata": {"annotations": {SOURCE: text}}}
+    await lab.steps(unobserved(edit(SECRET, source, COPY)), changed("app:two\n"), RESYNC)
+    assert "/api/v1/namespaces/default/secrets/cache-users" in paths
+    assert not [path for path in paths if path.endswith(text)]
+    copy = lab.run.stage.user_client.get(SECRET, "default", COPY)
+    assert (accessors.annotation(copy, SOURCE), lab.mounted, lab.ready[0]) == ("cache-users", {"app:two\n"}, "Ready")
 
 
 @pytest.mark.parametrize("blocking", [{}, {"memoryMB": 8, "maxItemSizeMB": 8}], ids=["valid spec", "invalid spec"])
