@@ -12,7 +12,9 @@ from shared.kubernetes.kinds import POD, SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki import ca, certs
 from shared.pki.rotation import CertificateOrder, Made
+from shared.runtime.reconciler import PAUSED_POLL_SECONDS
 from shared.status.conditions import AVAILABLE, OBSERVED, READY
+from shared.status.reconciliation_pause import PAUSE
 from tests.harness.scenario import apply, edit, lose
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.memcached.unit.world import UNPAUSED
@@ -165,6 +167,29 @@ async def test_change_of_the_spec_does_not_end_the_report_of_a_server_that_hangs
     assert (lab.condition(READY)["reason"], resource["status"]["phase"]) == ("ServerNotResponding", "Degraded")
     await lab.hang(0)
     assert (lab.available, lab.condition(READY)["status"]) == ("True", "True")
+
+
+async def test_server_that_hangs_while_the_reconciliation_is_paused_is_not_available() -> None:
+    """An observation takes time, too: the next query begins more than the 30 s of a pause after the last one."""
+    lab = Lab()
+    await lab.create(size=2)
+    await lab.hang(1)
+    await lab.run.wait(20)
+    await lab.run.run_steps((edit(None, {"metadata": {"annotations": {PAUSE: "true"}}}),))
+    for _ in range(3):
+        await lab.run.wait(PAUSED_POLL_SECONDS + 0.1)
+        assert (lab.available, lab.condition(OBSERVED)["status"]) == ("False", "True")
+
+
+async def test_server_that_hangs_while_every_write_is_refused_is_not_available() -> None:
+    """The operator then observes once a minute."""
+    lab = Lab()
+    await lab.create(size=2)
+    await lab.hang(1)
+    lab.run.world.server.faults.answer(422, when=lambda _, path: "/statefulsets/" in path, times=None)
+    await lab.apply(size=2, memoryMB=128)
+    await lab.run.wait(61, times=2)
+    assert lab.available == "False"
 
 
 async def test_slow_responses_that_are_far_apart_are_not_taken_for_one_hang() -> None:
