@@ -46,7 +46,7 @@ def require_valid_certificates(seen: Assessment) -> Step:
         return PASS
     validity, copied = seen.secrets.validity, seen.secrets.copied
     if copied is not None and copied.original is not None and next_mounts(seen).certificate == copied.source:
-        validity = {copied.source: copied.original.validity}  # servers may still mount the copy
+        validity = {**validity, copied.source: copied.original.validity}  # servers may still mount the copy
     return certificates.require_valid_certificates(validity, seen.now)
 
 

@@ -21,6 +21,7 @@ from shared.kubernetes.secrets import content_of
 from shared.pki import ca
 from shared.pki.certs import Pair
 from shared.status.conditions import READY
+from shared.steps.certificates import CERTIFICATE
 from tests.harness.scenario import ScenarioStep, Subject, create, delete, edit, later, lose, operator_down, unobserved
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.memcached.unit.fake_servers import certificate, secret, signer, tls_secret
@@ -272,6 +273,21 @@ async def test_servers_return_to_a_certificate_that_was_renewed_after_its_copy_e
     await lab.steps(given(certificate("renewed")), edit(None, {"metadata": {"labels": {"resync": "2"}}}))
     assert lab.served == {certificate("renewed").certificate}
     assert (mounted_certificate(lab.template), lab.ready[0]) == ("cache-tls", "SecretsNotCopied")
+
+
+async def test_ended_client_certificate_is_reported_if_the_operator_may_not_write_a_copy() -> None:
+    """The certificate of the servers is valid, and no copy of it exists."""
+    lab = Lab(dataclasses.replace(READ_ONLY, serves=(*READ_ONLY.serves, CERTIFICATE)))
+    begins, ends = lab.run.world.clock() - timedelta(days=1), lab.run.world.clock() + timedelta(hours=1)
+    short = ca.issue(signer("ca"), "short", begins=begins, ends=ends, hosts=(), client=True)
+    issuer: Obj = {"mode": "certManager", "issuer": {"name": "team-ca"}, "clientAuth": "required"}
+    for name, pair in (("cache-server-tls", certificate()), ("cache-client-tls", short)):
+        await lab.steps(create(SECRET, name, data=tls_secret(pair)["data"]))
+    await lab.steps(apply(size=2, tls=issuer))
+    assert lab.ready[0] == "SecretsNotCopied"
+    await lab.steps(later(7200), RESYNC)
+    assert (lab.ready[0], lab.status) == ("CertificateExpired", "False")
+    assert "Secret cache-client-tls" in lab.ready[1]
 
 
 @pytest.mark.parametrize(
