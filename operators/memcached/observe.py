@@ -102,11 +102,13 @@ async def _observe(
     template = workload.obj["spec"]["template"] if workload.obj is not None else None
     is_former = template is not None and not reloads_users(template)
     secrets = await read_secrets(resource, kube, connected, template, hashes_users=is_former)
-    access = Access(connect, workload.ports, secrets, resource.certificate, server_hosts(resource))
-    query = await _query(access, queries, clock, resource, workload)
+    former = other if ownership.owned_by(resource.uid, other.obj) else None
+    running = workload.joined(former)
+    access = Access(connect, running.ports, secrets, resource.certificate, server_hosts(resource))
+    query = await _query(access, queries, clock, resource, running)
     return Observed(
         workload=workload,
-        former=other if ownership.owned_by(resource.uid, other.obj) else None,
+        former=former,
         disruption_budget=cache.get(DISRUPTION_BUDGET, *key),
         network_policy=cache.get(NETWORK_POLICY, key.namespace, network_policy_name(key.name)),
         autoscaler=cache.get(AUTOSCALER, *key),
@@ -202,22 +204,26 @@ async def _query(
 ) -> _Query:
     """Query the ready servers without a sidecar that would be their readiness probe: the kubelet only connects.
 
-    While servers are added or replaced, each change of each pod is observed: then the last result counts for a while.
+    A spec that is not applied may require TLS, or another workload, than they have. While servers are added or
+    replaced, each change of each pod is observed: then the last result counts for a while.
 
     Args:
         queries: last query of each resource, by UID, as far as the next one depends on it.
     """
     last, now = queries.pop(resource.uid, None), clock()
     before = last if last is not None and now - last.at <= MAX_GAP_SECONDS else _Query(now)
+    via = dict.fromkeys((pod.name for pod in workload.speaking(tls=False)), access.without_tls())
+    if access.secrets.pair is not None:
+        via |= dict.fromkeys((pod.name for pod in workload.speaking(tls=True)), access)
     ports = workload.attestation_ports
-    spoken = workload.speaking(tls=access.secrets.pair is not None)
-    pods = [pod for pod in spoken if ports.get(pod.name) is None and pod.name in workload.queryable]
+    queried = (pod for pod in workload.ready if pod.name in via and ports.get(pod.name) is None)
+    pods = [pod for pod in queried if pod.name in workload.queryable]
     is_changing = resource.phase in ("", CREATING, SCALING, UPDATING)
     found: Mapping[str, Unreachable | None]
     if is_changing and (last is None or now - last.at < CHECK_INTERVAL_SECONDS):
         at, found = before.at, before.errors
     else:
-        found, at = await _inspect(pods, lambda pod: inspect_response(access, pod.address)), clock()
+        found, at = await _inspect(pods, lambda pod: inspect_response(via[pod.name], pod.address)), clock()
     errors = {pod.name: error for pod in pods if (error := found.get(pod.name)) is not None}
     query = _Query(at, errors, {name: before.since.get(name, at) for name in errors})
     if is_changing or errors:

@@ -44,7 +44,7 @@ class Assessment(Observed, View[Memcached, Settings]):
     @property
     def pod_objs(self) -> tuple[Obj, ...]:
         """Pods of the servers, also those of a former workload."""
-        return self.workload.pod_objs + (self.former.pod_objs if self.former else ())
+        return self.workload.joined(self.former).pod_objs
 
     @property
     def mounted(self) -> frozenset[str]:
@@ -127,7 +127,7 @@ class Assessment(Observed, View[Memcached, Settings]):
     def proven_hangs(self) -> tuple[str, ...]:
         """Names of servers that hang for some time; none if all do: then the operator may be the cause."""
         hung = self.hung_servers
-        is_proof = len(hung) == 1 or len(hung) < len(self.workload.ready)
+        is_proof = len(hung) == 1 or len(hung) < len(self.workload.joined(self.former).ready)
         return tuple(name for name in hung if is_proof and self.outages.get(name, 0.0) >= HUNG_SECONDS)
 
     @cached_property

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from operators.memcached.client.errors import NotTrusted, Unreachable
@@ -40,6 +40,7 @@ class Access:
         recorded: fingerprint of the certificate that all servers served last; empty if none is recorded. During a
             renewal, a server still serves it.
         hosts: DNS names of the servers (`names.server_hosts`).
+        turn: semaphore that each connection holds, also one to a sidecar.
     """
 
     connect: Connect
@@ -47,11 +48,11 @@ class Access:
     secrets: Secrets = field(repr=False)
     recorded: str = ""
     hosts: tuple[str, ...] = ()
+    turn: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, MAX_CONNECTIONS), compare=False)
 
-    @cached_property
-    def turn(self) -> asyncio.Semaphore:
-        """Semaphore that each connection holds, also one to a sidecar."""
-        return asyncio.Semaphore(MAX_CONNECTIONS)
+    def without_tls(self) -> Access:
+        """Return the access to servers without TLS: with TLS in the spec, it sends no password."""
+        return self if self.secrets.pair is None else replace(self, secrets=Secrets())
 
     @cached_property
     def _unverifying(self) -> ssl.SSLContext | None:

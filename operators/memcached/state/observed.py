@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -46,6 +46,12 @@ class Workload:
     obj: Obj | None = None
     pods: tuple[Pod, ...] = ()
     pod_objs: tuple[Obj, ...] = ()
+
+    def joined(self, other: Workload | None) -> Workload:
+        """Return this workload with the servers of both."""
+        if other is None:
+            return self
+        return replace(self, pods=self.pods + other.pods, pod_objs=self.pod_objs + other.pod_objs)
 
     @cached_property
     def ready(self) -> tuple[Pod, ...]:

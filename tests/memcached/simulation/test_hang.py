@@ -18,7 +18,7 @@ from shared.status.reconciliation_pause import PAUSE
 from tests.harness.scenario import apply, edit, lose
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.memcached.unit.world import UNPAUSED
-from tests.support.memcached.scenarios import MEMCACHED, NAMED, Servers
+from tests.support.memcached.scenarios import MEMCACHED, NAMED, Servers, given_certificate
 
 DAY = 86_400
 
@@ -190,6 +190,29 @@ async def test_server_that_hangs_while_every_write_is_refused_is_not_available()
     await lab.apply(size=2, memoryMB=128)
     await lab.run.wait(61, times=2)
     assert lab.available == "False"
+
+
+@pytest.mark.parametrize(
+    ("former", "spec"),
+    [
+        ({}, {"tls": {"secretName": "cache-tls"}, "paused": True}),
+        ({"workload": "Deployment"}, {"workload": "StatefulSet", "paused": True}),
+    ],
+    ids=["tls", "workload"],
+)
+async def test_server_that_hangs_before_a_change_that_is_not_applied_is_not_available(former: Obj, spec: Obj) -> None:
+    """The operator queries the servers that run, as they listen."""
+    lab = Lab()
+    await lab.run.run_steps((given_certificate(),))
+    await lab.create(size=3, **former)
+    await lab.hang(1)
+    await lab.run.wait(20)
+    assert lab.available == "False"
+    await lab.apply(**{"size": 3} | former | spec)
+    await lab.run.wait(10, times=3)
+    assert (lab.available, lab.condition(OBSERVED)["status"]) == ("False", "True")
+    await lab.hang(0)
+    assert lab.available == "True"
 
 
 async def test_slow_responses_that_are_far_apart_are_not_taken_for_one_hang() -> None:
