@@ -220,7 +220,8 @@ async def _query(
     pods = [pod for pod in queried if pod.name in workload.queryable]
     is_changing = resource.phase in ("", CREATING, SCALING, UPDATING)
     found: Mapping[str, Unreachable | None]
-    if is_changing and (last is None or now - last.at < CHECK_INTERVAL_SECONDS):
+    is_first = last is None and resource.phase in ("", CREATING)  # not the first one after a restart of the operator
+    if is_first or (is_changing and last is not None and now - last.at < CHECK_INTERVAL_SECONDS):
         at, found = before.at, before.errors
     else:
         found, at = await _inspect(pods, lambda pod: inspect_response(via[pod.name], pod.address)), clock()

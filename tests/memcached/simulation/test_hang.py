@@ -152,6 +152,23 @@ async def test_server_that_hangs_while_an_update_does_not_continue_is_not_availa
     assert (lab.available, lab.condition(READY)["reason"]) == ("False", "ImagePullFailed")
 
 
+async def test_restarted_operator_queries_the_servers_of_an_update_that_does_not_continue() -> None:
+    lab = Lab()
+    await lab.create(size=3, workload="Deployment")
+    former = {pod["metadata"]["name"] for pod in lab.run.stage.find(POD)}
+    lab.run.stage.workloads.pod_problem = lambda pod: "" if pod["metadata"]["name"] in former else "ImagePullBackOff"
+    await lab.apply(size=3, workload="Deployment", version="1.6.18", **UNPAUSED)
+    await lab.hang(1)
+    await lab.run.wait(10, times=3)
+    lab.run.end()
+    lab.run.begin()
+    await lab.run.settle()
+    for _ in range(2):
+        assert lab.delays == [10]
+        await lab.run.wait(10)
+    assert (lab.available, lab.condition(READY)["reason"]) == ("False", "ImagePullFailed")
+
+
 @pytest.mark.parametrize("change", [{"podDisruptionBudget": {}}, {"size": 3}], ids=" ".join)
 async def test_change_of_the_spec_does_not_end_the_report_of_a_server_that_hangs(change: Obj) -> None:
     lab = Lab()
