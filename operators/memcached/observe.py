@@ -50,6 +50,9 @@ MAX_GAP_SECONDS = 120.0
 The operator observes a failing resource once a minute, and a query may take 48 s; another leader may pause for longer.
 """
 
+KEPT_SECONDS = 3600.0
+"""Time after which a query is forgotten: the resource has been deleted, or the resync would have observed it."""
+
 Observe = Callable[[Memcached, Cache, Kube], Awaitable[Observed]]
 
 
@@ -208,9 +211,11 @@ async def _query(
     replaced, each change of each pod is observed: then the last result counts for a while.
 
     Args:
-        queries: last query of each resource, by UID, as far as the next one depends on it.
+        queries: last query of each resource, by UID, as far as the next one depends on it, in the order of their use.
     """
     last, now = queries.pop(resource.uid, None), clock()
+    while queries and now - queries[oldest := next(iter(queries))].at > KEPT_SECONDS:
+        del queries[oldest]
     before = last if last is not None and now - last.at <= MAX_GAP_SECONDS else _Query(now)
     via = dict.fromkeys((pod.name for pod in workload.speaking(tls=False)), access.without_tls())
     if access.secrets.pair is not None:

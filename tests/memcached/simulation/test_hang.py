@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from shared.pki.rotation import CertificateOrder, Made
 from shared.runtime.reconciler import PAUSED_POLL_SECONDS
 from shared.status.conditions import AVAILABLE, OBSERVED, READY
 from shared.status.reconciliation_pause import PAUSE
-from tests.harness.scenario import apply, edit, lose
+from tests.harness.scenario import apply, delete, edit, lose
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.memcached.unit.world import UNPAUSED
 from tests.support.memcached.scenarios import MEMCACHED, NAMED, Servers, given_certificate
@@ -167,6 +168,21 @@ async def test_restarted_operator_queries_the_servers_of_an_update_that_does_not
         assert lab.delays == [10]
         await lab.run.wait(10)
     assert (lab.available, lab.condition(READY)["reason"]) == ("False", "ImagePullFailed")
+
+
+async def test_query_of_a_deleted_resource_does_not_stay_in_memory() -> None:
+    lab = Lab()
+    await lab.create(size=2)
+    await lab.hang(1)
+    assert lab.run.operator is not None
+    observe = lab.run.operator.controller.observe
+    assert isinstance(observe, functools.partial)
+    queries = next(each for each in observe.args if type(each) is dict)
+    (uid,) = queries
+    await lab.run.run_steps((delete(),))
+    await lab.create(size=1)
+    await lab.run.wait(3700, times=2)
+    assert uid not in queries
 
 
 @pytest.mark.parametrize("change", [{"podDisruptionBudget": {}}, {"size": 3}], ids=" ".join)
