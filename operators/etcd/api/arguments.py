@@ -33,29 +33,8 @@ class Flag(NamedTuple):
     is_shared: bool = False
 
 
-_SUITE = "TLS_ECDHE_(RSA|ECDSA)_WITH_(AES_(128|256)_CBC_SHA|AES_128_GCM_SHA256|AES_256_GCM_SHA384)"
-_ORIGIN = r"https?://[0-9A-Za-z.-]{1,100}:[1-9][0-9]{0,4}"
-_GATE = (
-    "(AllAlpha|AllBeta|FastLeaseKeepAlive|LeaseCheckpoint|PriorityRequest|SetMemberLocalAddr|StopGRPCServiceOnDefrag"
-    "|TxnModeWriteWithSharedBuffer)=(true|false)"
-)
-_FORMS = {
-    "switch": "(=(true|false))?",
-    "number": "=(0|[1-9][0-9]{0,8})",  # Go reads a number that begins with 0 as octal
-    "positive": "=[1-9][0-9]{0,8}",
-    "at-least-100": "=[1-9][0-9]{2,8}",
-    "at-least-1000": "=[1-9][0-9]{3,8}",
-    "duration": "=([0-9]{1,5}([.][0-9]{1,3})?(ms|s|m|h)){1,3}",
-    "above-zero": "=[1-9][0-9]{0,4}([.][0-9]{1,3})?(ms|s|m|h)",
-    "text": "=[!-~]{1,200}",
-    "tls-version": "=TLS1[.][23]",
-    "suites": f"=({_SUITE},)*TLS_ECDHE_(RSA|ECDSA)_WITH_AES_128_GCM_SHA256(,{_SUITE})*",  # HTTP/2 requires that suite
-    "origins": f"=([*]|{_ORIGIN}(,{_ORIGIN})*)",
-    "gates": f"=({_GATE},)*({_GATE}|LeaseCheckpoint=true,LeaseCheckpointPersist=true)",
-}
-"""Patterns of values by their names in flags.toml."""
-
 _TABLE = tomllib.loads(Path(__file__).with_name("flags.toml").read_text("utf-8"))
+_FORMS: dict[str, str] = _TABLE["forms"]
 
 
 def _flag(value: str, first: Series = (3, 4), last: Series = (3, 7), *, is_shared: bool = False) -> Flag:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from functools import reduce
+from pathlib import Path
 from typing import NamedTuple
 
 _BARE = "ACFLMSWXZkrv"
@@ -75,49 +77,17 @@ EXTERNAL_STORAGE = rf"^(.*[,=]|-[{_BARE}]*o)?ext_.*$"
 REWRITTEN = r"^[^\n]*(\n|\$\()"
 """Arguments with a line break, or with $(NAME), which Kubernetes replaces by a variable and so by another flag."""
 
-_NUMBER, _POSITIVE, _RATIO = "[0-9]{1,9}", "[1-9][0-9]{0,8}", "[0-9]{1,3}([.][0-9]{1,6})?"
-_ABOVE_ZERO = f"({_POSITIVE}([.][0-9]{{1,6}})?|0[.][0-9]{{0,5}}[1-9])"
-_ABOVE_ONE = "([2-9]|[1-9][0-9]{1,2}|1[.][0-9]{0,5}[1-9]|[1-9][0-9]{0,2}[.][0-9]{0,5}[1-9])"
-_PATH = "/[^\\s,:]{1,200}"
-_SHARE = "([2-9]|[1-3][0-9]|40)"  # the HOT and the WARM LRU together take at most 80 percent
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_VALUES: dict[str, str] = _TABLE["values"]
 
-VALUED = {
-    ("f", "slab-growth-factor"): _ABOVE_ONE,
-    ("n", "slab-min-size"): _POSITIVE,
-    ("R", "max-reqs-per-event"): _POSITIVE,
-    ("b", "listen-backlog"): _POSITIVE,
-    ("D", ""): "[^\\s]",
-    ("B", "protocol"): "(auto|ascii|binary)",
-    ("Y", "auth-file"): _PATH,
-    ("e", "memory-file"): _PATH,
-}
-"""Values of flags, by their short and long names; memcached -h and the calls of getopt_long in memcached.c."""
+VALUED = {(name[0], name[2:]): _VALUES.get(value, value) for name, value in _TABLE["valued"].items()}
+"""Patterns of the values of flags, by their short and long names."""
 
-BARE_LONG = (
-    *("enable-shutdown", "enable-coredumps", "enable-ssl", "disable-evictions", "lock-memory", "verbose(=[0-9])?"),
-    *("enable-largepages", "disable-cas", "enable-sasl", "disable-flush-all", "disable-dumping", "disable-watch"),
-)
+BARE_LONG: tuple[str, ...] = tuple(_TABLE["bare"])
+"""Patterns of the long flags without a value."""
 
-OPTIONS = {
-    "(no_)?(maxconns_fast|lru_crawler|lru_maintainer|slab_reassign|drop_privileges|inline_ascii_resp|modern)": "",
-    "no_hashexpand|no_chunked_items|track_sizes|ssl_session_cache|ssl_kernel_tls": "",
-    "hashpower": "(1[6-9]|2[0-8])",
-    "tail_repair_time": "[1-9][0-9]{1,8}",
-    "hash_algorithm": "(jenkins|murmur3|xxh3)",
-    "lru_crawler_sleep": "[0-9]{1,6}",
-    "lru_crawler_tocrawl|temporary_ttl|idle_timeout|read_buf_mem_limit|resp_obj_mem_limit": _NUMBER,
-    "(hot|warm)_lru_pct": _SHARE,
-    "(hot|warm)_max_factor": _ABOVE_ZERO,
-    "slab_automove": "[012]",
-    "slab_automove_ratio|slab_automove_freeratio": "0[.][0-9]{0,5}[1-9]",
-    "slab_automove_window": "[1-9][0-9]{1,3}",  # memcached 1.6.18 crashes with 322800712
-    "watcher_logbuf_size|worker_logbuf_size|ssl_wbuf_size": "[1-9][0-9]{0,3}",
-    "slab_chunk_max": "(8|16|32|64|128|256|512)",  # it must divide the maximum size of an item
-    "ssl_(chain_cert|key|ca_cert)": _PATH,
-    "ssl_ciphers": "[^\\s,]{1,200}",
-    "ssl_(keyformat|verify_mode|min_version)": "[0-3]",
-}
-"""Values of the options of -o, by their names; empty for an option without a value. Source: memcached.c."""
+OPTIONS = {name: _VALUES.get(value, value) for name, value in _TABLE["options"].items()}
+"""Patterns of the values of the options of -o, by those of their names; empty for an option without a value."""
 
 
 def _accepted() -> str:
