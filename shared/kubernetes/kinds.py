@@ -11,7 +11,6 @@ from shared.kubernetes.errors import NotFound
 Obj = dict[str, Any]
 """A Kubernetes object, or a part of one, as JSON."""
 
-
 _SEGMENT = re.compile(r"[-.:\w]*\w", re.ASCII)
 """Text that is one part of a path; the names of objects are narrower. Users can edit what is read as a name."""
 

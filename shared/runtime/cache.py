@@ -52,8 +52,7 @@ MEMBER_BYTES = 32 * 1024
 """Memory for each server that a spec requests, beyond that of any resource: a pod with its claim takes 20 to 35 KiB."""
 
 MAX_LEFT_OUT = 1_000
-"""Number of resources of a namespace with objects that were left out, beyond which none of the namespace is read: the
-last one is for all others."""
+"""Number of resources of a namespace with left-out objects that are noted; the last entry is for all others."""
 
 _LEVEL, _RAW = 1, -15
 """Compression of packed objects: the fastest one, and without a checksum."""
