@@ -52,7 +52,7 @@ KINDS = frozenset(
 )
 """Resources of Kubernetes and cert-manager that the documents name."""
 
-VERBS_WITH_KIND = frozenset(["get", "describe", "scale", "patch", "annotate", "wait", "delete", "create"])
+VERBS_WITH_KIND = frozenset(["get", "describe", "scale", "patch", "annotate", "wait", "delete", "create", "edit"])
 VERBS = VERBS_WITH_KIND | frozenset(["apply", "logs", "exec", "auth", "port-forward", "explain"])
 VALUE_OPTIONS = frozenset(
     [

@@ -46,6 +46,10 @@ HOST_PATHS = f"{UNIT}/test_platform_policy.py::test_host_paths_are_refused_unles
 
 CLAIMS: dict[str, list[str]] = {
     "The data of the databases": [f"{POLICIES}::test_clients_are_restricted_to_those_that_the_spec_admits"],
+    "Servers of a Memcached mount": [
+        "tests/memcached/simulation/test_users.py"
+        "::test_operator_that_may_no_longer_write_the_copy_returns_to_the_original"
+    ],
     "Their credentials": [f"{HERE}::test_resource_contains_no_credentials"],
     "The Kubernetes cluster": [f"{HERE}::test_spec_has_no_field_that_gives_a_pod_rights_on_its_node"],
     "author of a resource | operator": [

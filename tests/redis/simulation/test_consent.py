@@ -250,7 +250,7 @@ async def test_replica_that_lost_its_link_when_its_primary_ended_takes_over_with
     redis.partitions.clear()
     play.begin()
     await run(play, (later(30), later(30)))
-    assert redis.commanded.count(f"CLUSTER FAILOVER at {replica}") == 1
+    assert f"CLUSTER FAILOVER at {replica}" in redis.commanded
     assert ready(play)["reason"] == "Ready"
     redis.guard.require_resolved(redis)
 

@@ -19,6 +19,7 @@ from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.provisioning import ensure_stateful_set
+from shared.kubernetes.kinds import POD
 from shared.runtime.plan import PASS, Apply, Patch
 from tests.redis.unit.world import NEW_RECORDED, At, acts, assess, cluster, formed, node_id, of, plan, seen, world
 
@@ -46,7 +47,7 @@ def test_new_node_joins_only_after_its_process_is_recorded() -> None:
     found = prepared(found)
     *others, new = found.instances
     made = plan(resource, replace(found, instances=(*others, volatile(new, "an earlier process"))))
-    (patch,) = of(made.actions, "Patch")
+    (patch,) = (each for each in of(made.actions, "Patch") if each.kind == POD)
     assert patch.change["metadata"]["annotations"] == {LAST_RUN: "run-6"}
     assert made.verdict.reason == "PreparingRestart"
     assert not acts(made.actions), "no MEET yet"

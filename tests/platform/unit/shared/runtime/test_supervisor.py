@@ -27,6 +27,7 @@ TASKS = {
     "operators/etcd/backup/work.py": "awaited for the next block",
     "operators/memcached/exporter/program.py": "keep_watching handles any error, _keep_reloaded those of files",
     "operators/redis/migration/key_by_key.py": "awaited by the migration",
+    "shared/kubernetes/streams.py": "the iterator of events raises its error",
 }
 """Modules that start tasks, with what notices their end."""
 
