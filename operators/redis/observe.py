@@ -72,7 +72,7 @@ COPIED = (
 """Error of an instance whose server may run on a copy of another one's volume."""
 
 MAX_CONNECTIONS = 100
-"""Maximum number of nodes that are inspected at once."""
+"""Maximum number of nodes to which connections are open at once."""
 
 ELSEWHERE = "its address belongs to another pod now"
 """Error of an instance at whose address another pod's server answered."""
@@ -268,7 +268,7 @@ async def _inspect_all(connect: Connect, resource: RedisCluster, seen: Observed)
         answers = await asyncio.gather(*map(inspect, addressable))
         reports = {instance.number: answer for instance, answer in zip(addressable, answers, strict=True)}
         instances = tuple(_with_answer(instance, reports.get(instance.number)) for instance in seen.instances)
-        return await _with_unowned(connect, resource, dataclasses.replace(seen, instances=instances))
+        return await _with_unowned(connect, resource, dataclasses.replace(seen, instances=instances), entries, limit)
 
 
 def _spec_users(resource: RedisCluster, seen: Observed) -> list[str]:
@@ -277,7 +277,9 @@ def _spec_users(resource: RedisCluster, seen: Observed) -> list[str]:
     return [name for user in found for name in (user, revision_of(user))]
 
 
-async def _with_unowned(connect: Connect, resource: RedisCluster, seen: Observed) -> Observed:
+async def _with_unowned(
+    connect: Connect, resource: RedisCluster, seen: Observed, entries: Entries, limit: asyncio.Semaphore
+) -> Observed:
     """Count the keys of slots that no node claims, if all recorded nodes are reachable.
 
     While one is not, it may own the slots.
@@ -294,10 +296,11 @@ async def _with_unowned(connect: Connect, resource: RedisCluster, seen: Observed
             return instance
         server = connect(endpoint(resource, instance), seen.secrets.access)
         try:
-            if await server.execute("CLUSTER", "MYID") != instance.id:
-                return dataclasses.replace(instance, report=None, error=ELSEWHERE)
-            suspected = unowned | _suspected(resource, instance, instance.id)
-            report = await count_strays(server, instance.report, suspected)
+            async with limit:
+                if await server.execute("CLUSTER", "MYID") != instance.id:
+                    return dataclasses.replace(instance, report=None, error=ELSEWHERE)
+                suspected = unowned | _suspected(resource, instance, instance.id)
+                report = await count_strays(server, instance.report, suspected, entries)
         except RedisError as error:
             return _with_answer(dataclasses.replace(instance, report=None), error)
         finally:
@@ -324,7 +327,7 @@ async def _inspect(
         async with turn:  # responses that arrive together are parsed one in each turn of the event loop
             await asyncio.sleep(0)
             report = report_of(found, users, entries)
-        return await count_strays(server, report, _suspected(resource, instance, report.id))
+        return await count_strays(server, report, _suspected(resource, instance, report.id), entries)
     except RedisError as error:
         error.__context__ = None  # with the traceback, it would keep what has arrived
         return error.with_traceback(None)

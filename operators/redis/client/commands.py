@@ -129,7 +129,7 @@ class AddSlots(NodeCall):
     async def _require_empty(self, server: Server, report: NodeReport, slots: Slots) -> None:
         if not self.outbid:
             return
-        keys = await count_hidden(server, report) or sum(await count_keys(server, slots))
+        keys = await count_hidden(server, report) or sum((await count_keys(server, slots)).values())
         if keys:
             raise Refused(
                 f"{self.at.name} has {keys} keys of slots {slots} or of others that it does not own, which would be "
@@ -157,11 +157,10 @@ class TakeBack(NodeCall):
             return  # it meets the others already
         if report.me.primary or report.me.slots - self.slots:
             raise Refused(f"{self.at.name} claims slots {report.me.slots - self.slots}; not carried out: {self}.")
-        counts = await count_keys(server, self.slots)
-        if sum(counts) != report.keys:
+        found = sum((await count_keys(server, self.slots)).values())
+        if found != report.keys:
             raise Refused(
-                f"{self.at.name} holds {report.keys} keys, but {sum(counts)} in slots {self.slots}; not carried out: "
-                f"{self}."
+                f"{self.at.name} holds {report.keys} keys, but {found} in slots {self.slots}; not carried out: {self}."
             )
         if report.me.epoch == 0:
             await server.execute("CLUSTER", "SET-CONFIG-EPOCH", self.epoch)

@@ -7,6 +7,9 @@ Source: clusterCommand in src/cluster.c of Valkey 9.0; tested with Valkey 9.1.2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
+
 from operators.redis.client.errors import reads_replies, sure
 from operators.redis.client.responses import NodeReport, mapping
 from operators.redis.client.server import Command, Server
@@ -14,6 +17,9 @@ from operators.redis.slots.hash_slots import Slots
 
 DATABASES = "cluster-databases"
 """Directive with the number of databases; servers without it have one. A running server does not change it."""
+
+MAX_DATABASES, COUNTS_AT_ONCE = 16, 256
+"""Maximum number of databases, which the server reports; and of counts that are requested at once, in 25 KiB."""
 
 
 @reads_replies
@@ -27,17 +33,27 @@ async def count_databases(server: Server) -> int:
 
 
 @reads_replies
-async def count_keys(server: Server, slots: Slots) -> list[int]:
-    """Return the number of keys of each slot that a node has.
+async def count_keys(server: Server, slots: Slots, note: Callable[[int], None] = lambda _: None) -> dict[int, int]:
+    """Return the number of keys of each slot of which a node has any.
+
+    Args:
+        note: is called with the number of such slots, as they are found.
 
     Raises:
         RedisError: the node is unreachable, or does not report a number.
     """
-    counts: list[Command] = [("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in slots]
-    several = range(1, await count_databases(server))
-    in_others = [command for number in several for command in (("SELECT", number), *counts)]
-    answers = await server.pipe([*counts, *in_others, *([("SELECT", 0)] if several else [])])
-    return [sum(int(sure(answer)) for answer in answers[at :: len(counts) + 1]) for at in range(len(counts))]
+    databases, left, found = await count_databases(server), iter(slots), dict[int, int]()
+    if not 0 < databases <= MAX_DATABASES:
+        raise ValueError(f"{DATABASES} {databases}, and at most {MAX_DATABASES} are counted")
+    while part := [*islice(left, COUNTS_AT_ONCE // databases)]:
+        counts: list[Command] = [("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in part]
+        in_others = [command for number in range(1, databases) for command in (("SELECT", number), *counts)]
+        answers = await server.pipe([*counts, *in_others, *([("SELECT", 0)] if in_others else [])])
+        keys = (sum(int(sure(answer)) for answer in answers[at :: len(counts) + 1]) for at in range(len(counts)))
+        some = {slot: count for slot, count in zip(part, keys, strict=True) if count}
+        note(len(some))
+        found |= some
+    return found
 
 
 @reads_replies

@@ -72,7 +72,7 @@ def report_of(found: Sequence[Any], users: Collection[str] = (), entries: Entrie
         raise no_node(error) from None
 
 
-async def count_strays(server: Server, report: NodeReport, suspected: Slots) -> NodeReport:
+async def count_strays(server: Server, report: NodeReport, suspected: Slots, entries: Entries) -> NodeReport:
     """Return the report of a primary with the number of its keys of slots that it does not own.
 
     Counted are importing slots and the suspected ones. A node without any needs no request.
@@ -83,6 +83,4 @@ async def count_strays(server: Server, report: NodeReport, suspected: Slots) -> 
     counted = (suspected | Slots.of(*report.me.importing)) - report.me.slots
     if not counted or report.me.is_replica:
         return report
-    found = await count_keys(server, counted)
-    strays = {slot: count for slot, count in zip(counted, found, strict=True) if count}
-    return dataclasses.replace(report, strays=strays)
+    return dataclasses.replace(report, strays=await count_keys(server, counted, entries.use))

@@ -333,13 +333,17 @@ class Entries:
         line = node_id, instance, flags, primary, rest
         if (known := self._known.get(line)) is not None:
             return known
-        self._left -= 1
-        self._slots_left -= rest.count(" ") - 1
-        if min(self._left, self._slots_left) < 0:
-            raise ValueError(f"more than {2 * self.most_of_one:,} different entries, or {4 * SLOTS:,} ranges of slots")
+        self.use(rest.count(" ") - 1, entries=1)
         is_short = sum(map(len, line)) <= _REMEMBERED_BYTES
         found = self._known[line] = (_node if is_short else _parsed)(*line)
         return found
+
+    def use(self, slots: int, entries: int = 0) -> None:
+        """Count ranges of slots, slots with foreign keys, and different entries that a server reports; see `parse`."""
+        self._left -= entries
+        self._slots_left -= slots
+        if min(self._left, self._slots_left) < 0:
+            raise ValueError(f"more than {2 * self.most_of_one:,} different entries, or {4 * SLOTS:,} ranges of slots")
 
 
 def own_followers(report: NodeReport, followers: Iterable[Follower]) -> tuple[Follower, ...]:

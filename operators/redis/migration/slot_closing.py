@@ -62,8 +62,7 @@ async def with_keys(end: End, slots: Slots) -> Slots:
     Raises:
         RedisError: the node is unreachable, or does not report how many.
     """
-    counts = await count_keys(end.server, slots)
-    return Slots.of(*(slot for slot, count in zip(slots, counts, strict=True) if count))
+    return Slots.of(*await count_keys(end.server, slots))
 
 
 async def set_slots(end: End, desired: Sequence[tuple[int | str, ...]]) -> None:

@@ -38,6 +38,7 @@ from operators.memcached.security.certificates import inspect_certificate
 from operators.memcached.security.connection import Access as MemcachedAccess
 from operators.memcached.security.secrets import Secrets
 from operators.memcached.security.versions import inspect_response
+from operators.redis.api.resource import RedisCluster
 from operators.redis.client import connection as redis
 from operators.redis.client.errors import RedisError
 from operators.redis.client.node_inspection import report_of, request_report
@@ -431,6 +432,65 @@ async def test_nodes_that_do_not_use_tls_cost_little_at_once(monkeypatch: pytest
             seen = await _inspect_all(connect, wished(replicas=PODS), Observed(instances=instances))
         await asyncio.sleep(0.01)
     assert all("does not use TLS" in instance.error for instance in seen.instances)
+
+
+_COUNTED = re.compile(rb"(DBSIZE|MYID|cluster-databases|COUNTKEYSINSLOT)\r\n")
+
+
+@contextlib.contextmanager
+def without_slots(servers: int, databases: bytes, count: bytes) -> Iterator[int]:
+    """Serve nodes that own no slot, and count keys; yield the port."""
+    replies = {b"DBSIZE": complete(), b"MYID": bulk(b"a" * 40), b"cluster-databases": databases}
+    listening = socket.create_server(("127.0.0.1", 0), backlog=servers)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.settimeout(10)
+                    rest = b""
+                    while received := connection.recv(8_192):
+                        found = [*_COUNTED.finditer(rest := rest + received)]
+                        connection.sendall(b"".join(replies.get(each[1], count) for each in found))
+                        rest = rest[found[-1].end() :] if found else rest
+
+    threads = [threading.Thread(target=serve, daemon=True) for _ in range(servers)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        for thread in threads:
+            thread.join()
+
+
+UNOWNED: Mapping[str, tuple[int, bytes, bytes]] = {
+    "no keys": (SERVERS_AT_ONCE, b"*0\r\n", b":0\r\n"),
+    "keys of each slot": (SERVERS_AT_ONCE, b"*0\r\n", b":9000000000\r\n"),
+    "many databases": (1, b"*2\r\n" + bulk(b"cluster-databases") + bulk(b"60"), b":0\r\n"),
+}
+
+
+@pytest.mark.parametrize("name", UNOWNED)
+async def test_counting_the_keys_of_unowned_slots_costs_little(name: str) -> None:
+    """Users may let all nodes give up their slots (CLUSTER DELSLOTSRANGE), and choose their image."""
+    servers, databases, count = UNOWNED[name]
+    resource = RedisCluster.parse({**wished(replicas=SERVERS_AT_ONCE).obj, "status": {"formed": True}})
+    obj = {"metadata": {"name": "demo-0", "uid": "u"}, "status": {"podIP": "127.0.0.1"}}
+    instances = tuple(Instance(number, f"demo-{number}", pod=Pod.of(obj), pod_obj=obj) for number in range(servers))
+    with without_slots(servers, databases, count) as port:
+
+        def connect(endpoint: Node, access: RedisAccess) -> Server:
+            return redis.connect(dataclasses.replace(endpoint, port=port), access)
+
+        async with cost.bounded():
+            seen = await _inspect_all(connect, resource, Observed(instances=instances))
+        await asyncio.sleep(0.01)
+    errors = [each.error for each in seen.instances if not each.report]
+    assert bool(errors) == (name != "no keys"), errors
 
 
 STATISTICS = b"".join(b"STAT %d %s\r\n" % (number, b"x" * 30) for number in range(9_999))

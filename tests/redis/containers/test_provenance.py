@@ -11,6 +11,7 @@ from operators.redis.client.commands import CancelImport, execute
 from operators.redis.client.connection import connect
 from operators.redis.client.errors import Refused, SlotStuck, Unreachable
 from operators.redis.client.node_inspection import count_strays, inspect_node
+from operators.redis.client.responses import Entries
 from operators.redis.migration.commands import ReopenSlots
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
@@ -30,7 +31,7 @@ async def provenance(cluster: Cluster) -> Provenance:
     reports = {}
     for node in cluster.nodes:
         async with node.connected() as server:
-            reports[node.id] = await count_strays(server, await inspect_node(server), Slots())
+            reports[node.id] = await count_strays(server, await inspect_node(server), Slots(), Entries())
     view = ClusterView.of(reports)
     return judge(view, (), lambda *_: False, lambda node_id: node_id not in view.nodes)
 

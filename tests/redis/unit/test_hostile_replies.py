@@ -21,6 +21,7 @@ from operators.redis.client import commands, connection, key_counts, node_inspec
 from operators.redis.client.command_base import NodeCall
 from operators.redis.client.errors import RedisError
 from operators.redis.client.handshake import Handshakes
+from operators.redis.client.responses import Entries
 from operators.redis.client.server import Access, Endpoint
 from operators.redis.facts.lifecycles import SlotState
 from operators.redis.migration import (
@@ -173,7 +174,7 @@ READERS: Mapping[str, Read] = {
     ),
     "migration/valkey ValkeyMigrateSlots.jobs": lambda source, _: ValkeyMigrateSlots(source).jobs(),
     "observe _with_unowned.counted": lambda source, _: node_inspection.count_strays(
-        source.server, source.report, Slots.of(40)
+        source.server, source.report, Slots.of(40), Entries()
     ),
 }
 """For each function that reads a reply: a call of it, or of one that gives it what it parses."""

@@ -7,6 +7,7 @@ import pytest
 from operators.redis.client.commands import TakeBack, execute
 from operators.redis.client.errors import Refused, SlotStuck
 from operators.redis.client.node_inspection import count_strays, inspect_node
+from operators.redis.client.responses import Entries
 from operators.redis.client.server import Access, Endpoint
 from operators.redis.migration import coordinator
 from operators.redis.migration.commands import AssignSlots, CloseSlots
@@ -85,7 +86,7 @@ async def test_foreign_keys_of_another_database_are_counted() -> None:
     lab, _, target = await with_databases()
     lab.process(target).node.keys[KEY] = Entry(0)
     server = lab.server(target)
-    report = await count_strays(server, await inspect_node(server), Slots.of(SLOT))
+    report = await count_strays(server, await inspect_node(server), Slots.of(SLOT), Entries())
     assert report.strays == {SLOT: 1}
     assert await server.execute("CLUSTER", "COUNTKEYSINSLOT", SLOT) == 0, "database 0 is selected again"
 
