@@ -152,16 +152,15 @@ def withdrawn(
     """
     if before is None:
         return times
-    times = max(times, int(annotation(before, WITHDRAWN) or 0))
+    times = max(times, number_in(annotation(before, WITHDRAWN)))
     applied = [name for name in present(before) if name not in unread]
     had, has = (set(map(present_name, found)) for found in (applied, _given(resource, template, kept)))
     return times + bool(had - has)
 
 
-def times_in(digest: str) -> int:
-    """Return how often a directive was removed, according to a digest."""
-    times = digest.partition(".")[2]
-    return int(times) if times.isdecimal() else 0
+def number_in(text: str) -> int:
+    """Return the number in an annotation, which any client may write; 0 if it is none, or of more than 9 digits."""
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else 0
 
 
 def present(config_map: Obj | None) -> Kept:

@@ -252,7 +252,7 @@ def _unread(seen: Assessment) -> frozenset[str]:
 
 def _recorded_times(seen: Observed) -> int:
     template = seen.stateful_set["spec"]["template"] if seen.stateful_set else {"metadata": {}}
-    return redis_conf.times_in(annotation(template, READ_ONCE))
+    return redis_conf.number_in(annotation(template, READ_ONCE).partition(".")[2])
 
 
 def _unaccepted(seen: Assessment) -> set[str]:

@@ -23,12 +23,16 @@ from __future__ import annotations
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects.names import FILES, LAST_RUN
 from operators.redis.objects.pod import is_started_afresh
+from operators.redis.objects.redis_conf import number_in
 from operators.redis.reasons import PREPARING_RESTART
 from operators.redis.state.instance import Instance
 from operators.redis.steps.rollout_markers import mark_pod
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Step
+
+MAX_RECORDED = 999_999
+"""Greatest number of files that a claim may record, which any client may write: the template counts on from it."""
 
 
 def prepare_restarts(seen: Assessment) -> Step:
@@ -59,7 +63,7 @@ def files_number(seen: Assessment, *, afresh: bool) -> int:
     number, unused = max(map(_number, template or pods), default=0), bool(pods) and all(map(is_started_afresh, pods))
     if afresh or (template and not (unused and seen.starts_afresh)):
         return number
-    return max(number + unused, *(_number(each.volume) for each in seen.instances), 0)
+    return max(number + unused, *(min(_number(each.volume), MAX_RECORDED) for each in seen.instances), 0)
 
 
 def is_switching_off(seen: Assessment) -> bool:
@@ -69,5 +73,4 @@ def is_switching_off(seen: Assessment) -> bool:
 
 
 def _number(obj: Obj | None) -> int:
-    found = annotation(obj, FILES)
-    return int(found) if found.isdecimal() else 0
+    return number_in(annotation(obj, FILES))

@@ -30,7 +30,7 @@ def lines(resource: RedisCluster, template: str = "") -> dict[str, list[str]]:
     return found
 
 
-def config_map(resource: RedisCluster, template: str = "", withdrawn: int = 0) -> Obj:
+def config_map(resource: RedisCluster, template: str = "", withdrawn: int | str = 0) -> Obj:
     """Return the ConfigMap of a resource."""
     annotations = {WITHDRAWN: str(withdrawn)} if withdrawn else {}
     return {"metadata": {"annotations": annotations}, "data": {CONFIG_KEY: render(resource, template)}}
@@ -189,6 +189,12 @@ def test_removed_setting_needs_a_restart() -> None:
     assert digest(bare, "", config_map(bare, withdrawn=1)) == once, "only one restart"
     assert digest(given, "", config_map(bare, withdrawn=1)) == once, "setting it again needs no restart"
     assert digest(bare, "", config_map(given, withdrawn=1)) != once, "removing it again needs another restart"
+
+
+@pytest.mark.parametrize("edited", ["abc", "9" * 5_000, "-1", "1.1"])
+def test_edited_number_of_removed_directives_counts_as_none(edited: str) -> None:
+    resource = wished()
+    assert redis_conf.withdrawn(resource, "", config_map(resource, withdrawn=edited)) == 0
 
 
 def test_other_name_of_the_same_directive_needs_no_restart() -> None:

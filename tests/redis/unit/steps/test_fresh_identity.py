@@ -149,7 +149,11 @@ def test_pod_whose_data_ended_with_its_process_is_replaced() -> None:
 
 
 def switched_on(
-    *afresh: bool, template: bool = True, number: int = 0, claims: int = 0, leaving: int | None = None
+    *afresh: bool,
+    template: bool = True,
+    number: int = 0,
+    claims: int | str = 0,
+    leaving: int | None = None,
 ) -> tuple[str, str, list[str]]:
     """Return the files of the next pods, and the records on the claims, once a cluster shall have snapshots again.
 
@@ -186,6 +190,12 @@ def test_nodes_that_have_persistence_again_do_not_start_with_the_files_of_the_ti
     assert switched_on(True) == ("nodes-.1.conf", "dump-.1.rdb", ["1"] * 6)
     assert switched_on(True, number=1, claims=2) == ("nodes-.2.conf", "dump-.2.rdb", ["2"] * 6)
     assert switched_on(True, claims=3)[0] == "nodes-.3.conf", "the claims are adopted ones"
+
+
+@pytest.mark.parametrize("claims", ["9" * 5_000, "9" * 250, "-1", "\u0664"], ids=["5,000", "250", "minus", "other"])
+def test_edited_number_of_a_claim_prevents_neither_the_plan_nor_the_start(claims: str) -> None:
+    assert switched_on(True, claims=claims) == ("nodes-.1.conf", "dump-.1.rdb", ["1"] * 6)
+    assert switched_on(True, claims=999_999_999, number=4)[0] == "nodes-.999999.conf", "the next ones are numbers too"
 
 
 def test_nodes_that_kept_their_files_start_with_them() -> None:
