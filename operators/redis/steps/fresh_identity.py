@@ -60,10 +60,11 @@ def files_number(seen: Assessment, *, afresh: bool) -> int:
     """
     pods = [each.pod_obj for each in seen.instances if each.pod_obj]
     template = [seen.stateful_set["spec"]["template"]] if seen.stateful_set else []
-    number, unused = max(map(_number, template or pods), default=0), bool(pods) and all(map(is_started_afresh, pods))
-    if afresh or (template and not (unused and seen.starts_afresh)):
+    number, using = max(map(_number, template or pods), default=0), not all(map(is_started_afresh, pods))
+    if afresh or (template and (using or not seen.starts_afresh)):
         return number
-    return max(number + unused, *(min(_number(each.volume), MAX_RECORDED) for each in seen.instances), 0)
+    following = number + 1 if pods and not using else number
+    return max(following, *(min(_number(each.volume), MAX_RECORDED) for each in seen.instances), 0)
 
 
 def is_switching_off(seen: Assessment) -> bool:

@@ -151,6 +151,7 @@ def test_pod_whose_data_ended_with_its_process_is_replaced() -> None:
 def switched_on(
     *afresh: bool,
     template: bool = True,
+    pods: bool = True,
     number: int = 0,
     claims: int | str = 0,
     leaving: int | None = None,
@@ -175,7 +176,7 @@ def switched_on(
         volume["metadata"]["annotations"] = {FILES: str(claims)} if claims else {}
         one = replace(one, volume=volume)
         instances.append(volatile(one) if is_afresh else one)
-    if not template:
+    if not (template and pods):
         instances = [replace(one, pod_obj=None, pod=None, report=None) for one in instances]
     found = replace(found, instances=tuple(instances), stateful_set=made if template else None)
     applied, *records = ensure_stateful_set(assess(resource, found)).actions
@@ -214,6 +215,12 @@ def test_persistence_is_switched_on_once_no_pod_uses_its_former_files() -> None:
     assert switched_on(False, True) == (*afresh, [])
     assert switched_on(False, True, leaving=0) == (*afresh, []), "its snapshot is the newest data until it has ended"
     assert switched_on(*[False] * 6, True, leaving=0) == (*afresh, []), "the next pod may have no persistence yet"
+
+
+def test_files_of_the_time_before_stay_unused_although_no_pod_is_left() -> None:
+    assert switched_on(True, pods=False, claims=1) == ("nodes-.1.conf", "dump-.1.rdb", ["1"] * 6)
+    assert switched_on(True, pods=False, number=1, claims=2) == ("nodes-.2.conf", "dump-.2.rdb", ["2"] * 6)
+    assert switched_on(False, pods=False, claims=7)[0] == "", "an edited claim makes no node start without its data"
 
 
 def test_number_of_the_files_outlives_the_stateful_set() -> None:
