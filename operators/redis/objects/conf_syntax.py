@@ -12,10 +12,15 @@ NAME = r"[a-z][a-z0-9_.-]*"
 """Pattern of a directive's name in lower case; names with a dot or an underscore belong to modules and old versions."""
 
 _BLANK = b" \t\n\r\v\f"
-_ENDS_WORD = b" \t\n\r"
-_PLAIN = re.compile(rb"[^\"'\\]+")
-_HEX = re.compile(rb"[0-9a-fA-F]{2}")
-_ESCAPED = {ord("n"): b"\n", ord("r"): b"\r", ord("t"): b"\t", ord("b"): b"\b", ord("a"): b"\a"}
+_WORD = re.compile(
+    rb"""[%b]*+(?=.)([^ \t\n\r"']*+)"""
+    rb"""(?:"((?:[^"\\]++|\\.)*+)"(?![^%b])|'((?:[^'\\]++|\\'?)*+)'(?![^%b])|(?!["']))""" % (_BLANK, _BLANK, _BLANK),
+    re.DOTALL,
+)
+"""The next word: characters without quotes, and then those within double or single quotes, if there are any."""
+
+_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
+_ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 
 
 class Malformed(Exception):
@@ -37,13 +42,12 @@ def _split(line: str) -> tuple[str, ...]:
     text, found, at = line.strip(" \t\r\n").encode("utf-8", "surrogatepass"), list[bytes](), 0
     if text.startswith(b"#"):
         return ()
-    while True:
-        while at < len(text) and text[at] in _BLANK:
-            at += 1
-        if at == len(text):
-            break
-        word, at = _word(text, at)
-        found.append(word)
+    while word := _WORD.match(text, at):
+        plain, escaped, verbatim = word.groups(b"")
+        found.append(plain + _ESCAPE.sub(_character, escaped) + verbatim.replace(b"\\'", b"'"))
+        at = word.end()
+    if text[at:].strip(_BLANK):
+        raise Malformed("has unbalanced quotes")
     try:
         words = tuple(word.decode() for word in found)
     except UnicodeDecodeError:
@@ -59,43 +63,9 @@ _REMEMBERED_BYTES = 1024
 _remembered = lru_cache(maxsize=4096)(_split)  # every plan reads the same lines
 
 
-def _word(text: bytes, at: int) -> tuple[bytes, int]:
-    """Return the word that begins at a position, and the position after it."""
-    word, quote = bytearray(), 0
-    while at < len(text):
-        if quote:
-            part, at, closed = _quoted_part(text, at, quote)
-            word += part
-            if closed:
-                return bytes(word), at
-        elif text[at] in _ENDS_WORD:
-            break
-        elif text[at] in b"\"'":
-            quote, at = text[at], at + 1
-        else:
-            word.append(text[at])
-            at += 1
-    if quote:
-        raise Malformed("has unbalanced quotes")
-    return bytes(word), at
-
-
-def _quoted_part(text: bytes, at: int, quote: int) -> tuple[bytes, int, bool]:
-    """Return the next characters within quotes, the position after them, and whether it was the closing quote."""
-    if plain := _PLAIN.match(text, at):
-        return plain[0], plain.end(), False
-    character, rest = text[at], text[at + 1 : at + 4]
-    if character == quote:
-        if rest and rest[0] not in _BLANK:
-            raise Malformed("has unbalanced quotes")
-        return b"", at + 1, True
-    if character == ord("\\") and quote == ord("'") and rest[:1] == b"'":
-        return b"'", at + 2, False
-    if character == ord("\\") and quote == ord('"') and rest:
-        if rest[:1] == b"x" and _HEX.match(rest, 1):
-            return bytes([int(rest[1:3], 16)]), at + 4, False
-        return _ESCAPED.get(rest[0], rest[:1]), at + 2, False
-    return bytes([character]), at + 1, False
+def _character(escape: re.Match[bytes]) -> bytes:
+    code = escape[1]
+    return bytes.fromhex(code[1:].decode()) if len(code) > 1 else _ESCAPED.get(code, code)
 
 
 def quoted(argument: str) -> str:
