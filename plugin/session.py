@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Sequence
@@ -65,6 +66,11 @@ class Session:
         self.kube = Kube(transport, manager=MANAGER)
         self.namespace = namespace
         self.target = target
+
+    @property
+    def flags(self) -> str:
+        """Flags of the plugin for the same cluster and namespace, in a command that a user may copy."""
+        return shlex.join([*self.target.flags, "--namespace", self.namespace])
 
     async def resource(self, database: Database, name: str) -> Obj:
         """Return a resource.

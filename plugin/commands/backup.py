@@ -69,7 +69,7 @@ async def backup(
     await session.kube.create(BACKUP.kind, made)
     backup_name = made["metadata"]["name"]
     output.text(f"created etcdbackup/{backup_name}")
-    where = f"etcdbackup/{backup_name} --namespace {session.namespace}"
+    where = f"etcdbackup/{backup_name} {session.flags}"
 
     async def missing() -> str:
         found = await session.resource(BACKUP, backup_name)

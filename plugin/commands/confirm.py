@@ -27,7 +27,7 @@ async def confirm(session: Session, output: Output, words: tuple[str, ...], toke
     resource = await session.resource(database, name)
     recovery = accessors.status_of(resource).get("recovery") or {}
     offered = str(recovery.get("token") or "")
-    where = f"--namespace {session.namespace}"
+    where = session.flags
     reference = f"{database.kind.name} {session.namespace}/{name}"
     message = str(recovery.get("message") or "The operator does not report what would be lost.")
     if not awaits_confirmation(resource):  # confirmed already, or at present unknown

@@ -43,7 +43,7 @@ async def failover(session: Session, output: Output, words: tuple[str, ...], cho
         found = await session.resource(database, name)
         return "" if _is_primary(found, server.name) else f"waiting until {server.name} is reported as a primary"
 
-    fix = f"kubectl platform status {words[0]} --namespace {session.namespace} shows the roles"
+    fix = f"kubectl platform status {words[0]} {session.flags} shows the roles"
     await until(missing, timeout, output.text, fix)
     output.text(f"{server.name} is the primary of {server.group}.")
 

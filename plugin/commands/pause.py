@@ -19,7 +19,7 @@ async def pause(session: Session, output: Output, words: tuple[str, ...]) -> Non
     for database, name in parsed(words):
         await _set(session, database, name, "true")
         output.text(f"{database.kind.name} {session.namespace}/{name}: {NOTICE}")
-        where = f"{database.kind.name.lower()}/{name} --namespace {session.namespace}"
+        where = f"{database.kind.name.lower()}/{name} {session.flags}"
         output.text(f"Resume with: kubectl platform resume {where}")
 
 

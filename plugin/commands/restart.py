@@ -28,6 +28,9 @@ from shared.status import conditions
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 """Annotation of a pod template, by which `kubectl rollout restart` replaces the pods of a workload."""
 
+TIMEOUT_SECONDS = 600.0
+"""Time that each pod may take by default, without the pause."""
+
 LAST = ("primary", "leader")
 """Roles of servers that restart last: each hands over to one that has restarted."""
 
@@ -42,7 +45,9 @@ def ordered(servers: tuple[Server, ...]) -> list[str]:
 )
 @resources(many=False)
 @click.option("--pod", "chosen", multiple=True, help="Restart only this pod (repeatable).")
-@click.option("--timeout", default=600.0, show_default=True, help="Seconds that each pod may take, without the pause.")
+@click.option(
+    "--timeout", default=TIMEOUT_SECONDS, show_default=True, help="Seconds that each pod may take, without the pause."
+)
 @click.option("--yes", "-y", is_flag=True, help="Restart without a confirmation.")
 async def restart(
     session: Session, output: Output, words: tuple[str, ...], chosen: tuple[str, ...], timeout: float, yes: bool
@@ -94,7 +99,7 @@ async def _restart(
         timeout: seconds that it may take.
     """
     uid, pod_name = pod["metadata"]["uid"], pod["metadata"]["name"]
-    fix = _continue(session, database, name, [pod_name, *later])
+    fix = _continue(session, database, name, [pod_name, *later], timeout)
     await until(lambda: _missing(session, database, name, ""), timeout, output.text, fix)
     if database == MEMCACHED:
         _, workload = await _workload(session, name)
@@ -112,17 +117,18 @@ async def _restart(
     output.text(f"evicting {pod_name}")
     await until(evicted, timeout, output.text, fix)
     await pause()  # the operator observes the eviction
-    fix = _continue(session, database, name, later)
+    fix = _continue(session, database, name, later, timeout)
     await until(lambda: _missing(session, database, name, uid), timeout, output.text, fix)
 
 
-def _continue(session: Session, database: Database, name: str, left: Sequence[str]) -> str:
+def _continue(session: Session, database: Database, name: str, left: Sequence[str], timeout: float) -> str:
     """Return how to continue after a failure: the same command would restart pods again that have restarted."""
-    where = f"{database.kind.name.lower()}/{name} --namespace {session.namespace}"
+    where = f"{database.kind.name.lower()}/{name} {session.flags}"
     if not left:
         return f"it continues; watch it with: kubectl platform status {where}"
     pods = " ".join(f"--pod {pod}" for pod in left)
-    return f"continue with the pods that are left: kubectl platform restart {where} {pods}"
+    limit = f" --timeout {timeout:g}" if timeout != TIMEOUT_SECONDS else ""
+    return f"continue with the pods that are left: kubectl platform restart {where} {pods}{limit}"
 
 
 async def _roll(
@@ -149,7 +155,7 @@ async def _roll(
         message = overview(MEMCACHED, resource, pods, now()).ready.message
         return f"{len(left)} of {len(uids)} pods are left: {message}" if left else ""
 
-    fix = _continue(session, MEMCACHED, name, ())
+    fix = _continue(session, MEMCACHED, name, (), timeout)
     await until(replaced, (timeout + _pause_of(workload)) * len(uids), output.text, fix)
     await until(lambda: _missing(session, MEMCACHED, name, ""), timeout, output.text, fix)
 
@@ -208,13 +214,13 @@ async def _missing(session: Session, database: Database, name: str, ended: str) 
         return f"waiting for the end of {left[0]}"
     found = overview(database, resource, pods, now())
     if found.paused:
-        fix = f"kubectl platform resume {database.kind.name.lower()}/{name} --namespace {session.namespace}"
+        fix = f"kubectl platform resume {database.kind.name.lower()}/{name} {session.flags}"
         raise Problem(f"{found.reference} is paused, so that no primary or leader hands over", fix)
     if found.deleting:
         raise Problem(f"{found.reference} is being deleted")
     stalled = found.condition(conditions.STALLED)
     if stalled and not stalled.normal and not ended:
-        fix = f"kubectl platform why {database.kind.name.lower()}/{name} --namespace {session.namespace}"
+        fix = f"kubectl platform why {database.kind.name.lower()}/{name} {session.flags}"
         raise Problem(f"{found.reference} waits for you: {stalled.reason}: {stalled.message}", fix)
     waiting = [server.name for server in found.servers if server.status != GOOD]
     waiting += [pod["metadata"]["name"] for pod in pods if not accessors.is_true(pod, "Ready")]  # newer than the status

@@ -399,6 +399,16 @@ def test_restart_that_ends_too_early_names_the_pods_that_are_left(cache: Termina
     assert (result.exit_code, evicted(cache)) == (1, [])
     left = "kubectl platform restart memcached/cache --namespace default"
     assert f"  fix: continue with the pods that are left: {left} --pod cache-0 --pod cache-1\n" in result.output
+
+
+def test_restart_that_ends_too_early_continues_in_the_same_cluster(cache: Terminal) -> None:
+    """In the current context, the same names may exist."""
+    cache.do(pod_problem("Unready"))
+    cache.do(lose(POD))
+    chosen = "--kubeconfig /tmp/prod --context prod --namespace default"
+    result = cache.run(f"restart memcached/cache --yes {chosen} --pod cache-0 --timeout 60")
+    assert result.exit_code == 1
+    assert f"kubectl platform restart memcached/cache {chosen} --pod cache-0 --timeout 60\n" in result.output
     assert base.REPEAT not in result.output
 
 
