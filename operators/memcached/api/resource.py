@@ -328,9 +328,13 @@ def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
     names = ", ".join(f"spec.{name}" for name in sorted(changed))
     if {*changed} <= {"auth", "tls"} and _mounted(resource.spec) == _mounted(before.spec):
         others = ", or verify clients by another ca.crt," if resource.spec.needs_client_certificate else ""
+        kept = (
+            ", except those that respond to no ASCII command, which keep the former certificate until their pods are "
+        )
+        unable = f"{kept}deleted," if "tls" in changed and resource.spec.extra_args else ""
         return [
             f"{names}: servers that mount the Secret itself (SecretsNotCopied){others} are replaced, one by one, and "
-            "start empty. The others load the new content without a restart."
+            f"start empty. The others{unable} load the new content without a restart."
         ]
     pause = resource.spec.update_strategy.pause_seconds
     hint = "" if pause else " Set spec.updateStrategy.pauseSeconds to let clients fill each one before the next."

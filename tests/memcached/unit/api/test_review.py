@@ -179,6 +179,16 @@ def test_another_secret_warns_only_of_the_servers_that_it_replaces(former: Obj, 
     assert "replaces all servers" in warnings_of(obj(**new, memoryMB=32), obj(**former))
 
 
+def test_another_certificate_warns_of_servers_that_cannot_load_it() -> None:
+    kept = "those that respond to no ASCII command, which keep the former certificate until their pods are deleted"
+    former: Obj = {"tls": {"secretName": "a"}}
+    new: Obj = {"tls": {"secretName": "b"}}
+    args: Obj = {"extraArgs": ["-Bbinary"]}
+    assert f"The others, except {kept}, load the new content" in warnings_of(obj(**new, **args), obj(**former, **args))
+    none: Obj = {"extraArgs": []}
+    assert "The others load the new content" in warnings_of(obj(**new, **none), obj(**former, **none))
+
+
 @pytest.mark.parametrize(
     ("former", "new"),
     [
