@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators.memcached.api.resource import ADMISSION, API, Memcached
-from operators.memcached.api.spec import DEFAULT_VERSION
+from operators.memcached.api.spec import DEFAULT_VERSION, MemcachedSpec
 from operators.memcached.objects.names import copies, owner
 from operators.memcached.objects.pod import Sidecar, pod
 from shared.kubernetes.kinds import Obj
@@ -177,6 +177,11 @@ def test_another_secret_warns_only_of_the_servers_that_it_replaces(former: Obj, 
     assert mounting in warnings
     assert mounting not in warnings_of(obj(**new), obj(size=0, **former))
     assert "replaces all servers" in warnings_of(obj(**new, memoryMB=32), obj(**former))
+
+
+def test_description_of_tls_names_the_change_of_a_secret_that_replaces_servers() -> None:
+    described = str(MemcachedSpec.model_fields["tls"].description)
+    assert "replaces none that mount copies, unless clientAuth is required and ca.crt changes." in described
 
 
 def test_another_certificate_warns_of_servers_that_cannot_load_it() -> None:
