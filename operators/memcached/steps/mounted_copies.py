@@ -19,6 +19,7 @@ from shared.kubernetes.kinds import SECRET
 from shared.kubernetes.secrets import CERTIFICATE_KEYS, SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.copies import CopiedCertificate
 from shared.runtime.plan import PASS, Step, WriteSecret
+from shared.status.phases import UPDATING
 from shared.steps.certificates import report_withheld_certificates
 
 
@@ -27,7 +28,7 @@ def copy_secrets(seen: Assessment) -> Step:
     if not seen.settings.write_secrets:
         return PASS
     if _renewals(seen):  # two writes would conflict, and servers wait for the first
-        return Step.wait(SECRET_COPY_OUTDATED, "Copying Secrets that have changed.")
+        return Step.wait(UPDATING, "Copying Secrets that have changed.")
     return Step.do(*outdated_copies(seen))
 
 
