@@ -45,10 +45,7 @@ MAX_COMPARED = 8
 """Maximum number of servers that became ready last, and that became ready first, whose gets are inspected."""
 
 MAX_GAP_SECONDS = 120.0
-"""Longest time between two queries without a response that count as one outage.
-
-The operator observes a failing resource once a minute, and a query may take 48 s; another leader may pause for longer.
-"""
+"""Longest time between two queries of one outage: 60 s between observations that fail, and 48 s for a query."""
 
 KEPT_SECONDS = 3600.0
 """Time after which a query is forgotten: the resource has been deleted, or the resync would have observed it."""

@@ -44,8 +44,7 @@ PriorConfirm = Annotated[
     ),
 ]
 """Fields of status.recovery, which `shared.steps.confirmed_recovery` writes."""
-NAME_PATTERN, MAX_NAME_CHARACTERS = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", 253
-Name = Annotated[str, Field(max_length=MAX_NAME_CHARACTERS, pattern=NAME_PATTERN)]
+Name = Annotated[str, Field(max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 """A DNS subdomain, which is what Kubernetes accepts as the name of most objects."""
 
 

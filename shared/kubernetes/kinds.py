@@ -11,8 +11,8 @@ from shared.kubernetes.errors import NotFound
 Obj = dict[str, Any]
 """A Kubernetes object, or a part of one, as JSON."""
 
-_SEGMENT = re.compile(r"[-.:\w]*\w", re.ASCII)
-"""Text that is one part of a path; the names of objects are narrower. Users can edit what is read as a name."""
+_SEGMENT = re.compile(r"[-.:\w]{0,252}\w", re.ASCII)
+"""Text that is one part of a path, and may name an object. Users can edit what is read as a name."""
 
 
 class Key(NamedTuple):

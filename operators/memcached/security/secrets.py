@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,7 +24,6 @@ from operators.memcached.objects.names import (
 from operators.memcached.objects.pod import ATTESTATION_KEY, USERS_KEY, mounts_of
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
 from shared.api.memo import remembered
-from shared.api.spec import MAX_NAME_CHARACTERS, NAME_PATTERN
 from shared.kubernetes import secret_provenance
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.client import Kube
@@ -57,9 +55,7 @@ from shared.steps.own_secrets import former_secrets
 from shared.steps.passwords import own_secret
 
 SOURCE = "cache.example.com/copied-from"
-"""Annotation of a copy: name of the Secret with the original."""
-
-_NAME = re.compile(NAME_PATTERN)
+"""Annotation of a copy: name of the Secret with the original. Users may edit it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +168,7 @@ async def read_secrets(
     names = used((users - known, {USERS_KEY}), (certificates - known, CERTIFICATE_KEYS))
     found |= await find(kube, resource.namespace, names)
     usable = secret_provenance.usable(resource.obj, made | spare, found)
-    secrets = await evaluate(resource.namespace, _parsed, resource, usable, template, hashes_users=hashes_users)
+    secrets = await evaluate(resource.namespace, _as_mounted, resource, usable, template, hashes_users=hashes_users)
     key = content_of(usable.get(attestation_secret(resource))).get(ATTESTATION_KEY, "")
     unproven = secret_provenance.unproven(resource.obj, made, found)
     secrets = replace(secrets, attestation_key=key, unproven=unproven)
@@ -183,16 +179,9 @@ async def read_secrets(
     return replace(secrets, remembered=(user, password) if user and password else None)
 
 
-def _parsed(
+def _as_mounted(
     resource: Memcached, found: Mapping[str, Obj | None], template: Obj | None, *, hashes_users: bool
 ) -> Secrets:
-    secrets = _as_mounted(resource, found, template)
-    if hashes_users:
-        secrets.startup_digest(resource.uid, with_users=True)
-    return secrets
-
-
-def _as_mounted(resource: Memcached, found: Mapping[str, Obj | None], template: Obj | None) -> Secrets:
     """Return the contents of the Secrets that servers mount: of the copies, if they mount those.
 
     Problems are those of the originals, too, which a user has to correct.
@@ -213,17 +202,16 @@ def _as_mounted(resource: Memcached, found: Mapping[str, Obj | None], template: 
     if source != given.certificate:  # servers of the former spec may mount the authorities that are there
         is_client = AUTHORITY_KEY in content_of(found.get(copy))
     applied = _copied(source, copy, found, is_client=is_client)
-    return replace(secrets, copied=certificate, mounts=mounts.certificate, applied=applied)
+    secrets = replace(secrets, copied=certificate, mounts=mounts.certificate, applied=applied)
+    if hashes_users:
+        secrets.startup_digest(resource.uid, with_users=True)
+    return secrets
 
 
 def sources(resource: Memcached, found: Mapping[str, Obj | None]) -> Mounts:
-    """Return the Secrets of which the copies were made, as far as these are proven; empty for others.
-
-    An annotation that a user has edited to what is no name counts as empty, so that the next copy corrects it.
-    """
+    """Return the Secrets of which the copies were made, as far as they are proven; empty for others."""
     seen = (found.get(name) for name in copy_names(resource))
-    given = (annotation(each, SOURCE) if each and is_proven(resource.obj, each) else "" for each in seen)
-    return Mounts(*(name if len(name) <= MAX_NAME_CHARACTERS and _NAME.fullmatch(name) else "" for name in given))
+    return Mounts(*(annotation(each, SOURCE) if each and is_proven(resource.obj, each) else "" for each in seen))
 
 
 def _copied(source: str, copy: str, found: Mapping[str, Obj | None], *, is_client: bool) -> CopiedCertificate:
