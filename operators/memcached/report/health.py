@@ -31,7 +31,7 @@ def _available(seen: Assessment) -> Finding:
             False, SERVERS_NOT_READY, f"{listed(unready)}: in the list of servers that clients use, but not ready."
         )
     serving = {pod.name for pod in seen.serving_workload.ready}
-    if hung := [name for name in seen.proven_hangs if name in serving]:
+    if hung := tuple(name for name in seen.proven_hangs if name in serving):
         message = f"{listed(hung)}: ready, but not responding for {HUNG_SECONDS:g} s or more."
         return Finding(False, SERVER_NOT_RESPONDING, message)
     if ended := health.certificate_ended(server_secret(resource), seen.served_until, seen.now):
