@@ -185,10 +185,11 @@ def _present(text: str) -> Kept:
 
 
 def names(resource: RedisCluster, template: str, config_map: Obj | None) -> tuple[str, ...]:
-    """Return the directives whose values running servers should report: the desired ones and others of the file."""
+    """Return the directives whose values running servers should report: desired ones and some others of the file."""
     desired = _given(resource, template, NOTHING)
     served = [name for name in desired if is_live(name, resource.engine)]
-    return (*served, *(name for name in present(config_map) if name not in desired))
+    others = [name for name in present(config_map) if name not in desired]
+    return (*served, *others[:MAX_DIRECTIVES])  # another client may have changed the file
 
 
 def kept_values(resource: RedisCluster, config_map: Obj | None) -> Kept:

@@ -47,6 +47,12 @@ async def test_file_that_is_changed_by_hand_costs_little(text: str) -> None:
         redis_conf.present({"data": {CONFIG_KEY: f"# {next(NUMBERS)}\n{text}"}})  # another one if it is repeated
 
 
+def test_file_that_is_changed_by_hand_adds_few_requests_to_an_inspection() -> None:
+    """Each is a command to each of 500 nodes."""
+    edited = {"data": {CONFIG_KEY: EDITED[2]}}
+    assert len(redis_conf.names(wished(), "", edited)) <= len(redis_conf.names(wished(), "", None)) + 512
+
+
 # Precedence.
 
 
