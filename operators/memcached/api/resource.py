@@ -328,10 +328,8 @@ def _data_loss_warnings(resource: Memcached, before: Memcached) -> list[str]:
     names = ", ".join(f"spec.{name}" for name in sorted(changed))
     if {*changed} <= {"auth", "tls"} and _mounted(resource.spec) == _mounted(before.spec):
         others = ", or verify clients by another ca.crt," if resource.spec.needs_client_certificate else ""
-        kept = (
-            ", except those that respond to no ASCII command, which keep the former certificate until their pods are "
-        )
-        unable = f"{kept}deleted," if "tls" in changed and resource.spec.extra_args else ""
+        unable = ", except those that respond to no ASCII command, which keep the certificate until their pods end,"
+        unable = unable if "tls" in changed and resource.spec.extra_args else ""
         return [
             f"{names}: servers that mount the Secret itself (SecretsNotCopied){others} are replaced, one by one, and "
             f"start empty. The others{unable} load the new content without a restart."

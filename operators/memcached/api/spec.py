@@ -49,7 +49,7 @@ SIDECAR_PORTS = (9150, 9151)
 
 _ROLLS = " A change replaces the servers one by one, and the new servers start empty."
 _COPIED = _ROLLS + " Another secretName alone replaces none that mount copies"
-_VERIFYING = ", unless clientAuth is required and ca.crt changes."
+_UNLESS = ", unless clientAuth is required and ca.crt changes."
 
 _MEMORY_LIMIT_CEL = "self.resources.limits['memory']"  # with .memory, the API server cannot bound the cost
 
@@ -79,7 +79,7 @@ class Tls(SpecModel):
         "you, in the Secret of secretName. certManager: cert-manager, with issuer, in the last two Secrets. Cannot "
         "change directly from self to certManager, nor from certManager or secret to self, because clients must trust "
         "an authority before servers use it." + _ROLLS + " One between secret and certManager replaces none that "
-        "mount copies" + _VERIFYING,
+        "mount copies" + _UNLESS,
     )
     issuer: Issuer | None = Field(None, description="Issuer of cert-manager. Required with mode certManager.")
     secret_name: Name | None = Field(
@@ -337,10 +337,7 @@ class MemcachedSpec(PodSettings, PodExtensions):
         "can use it. Each server gets a sidecar that makes it load changed users." + _COPIED + ".",
     )
     tls: Tls | None = Field(
-        None,
-        description="TLS between clients and servers (-Z). If not set, connections are not encrypted."
-        + _COPIED
-        + _VERIFYING,
+        None, description=f"TLS between clients and servers (-Z). If not set, nothing is encrypted.{_COPIED}{_UNLESS}"
     )
     network: Network = Field(default_factory=Network, description=NETWORK)
     metrics: Metrics | None = Field(

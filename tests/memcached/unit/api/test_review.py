@@ -185,7 +185,7 @@ def test_description_of_tls_names_the_change_of_a_secret_that_replaces_servers()
 
 
 def test_another_certificate_warns_of_servers_that_cannot_load_it() -> None:
-    kept = "those that respond to no ASCII command, which keep the former certificate until their pods are deleted"
+    kept = "those that respond to no ASCII command, which keep the certificate until their pods end"
     former: Obj = {"tls": {"secretName": "a"}}
     new: Obj = {"tls": {"secretName": "b"}}
     args: Obj = {"extraArgs": ["-Bbinary"]}
