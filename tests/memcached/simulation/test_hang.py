@@ -248,6 +248,18 @@ async def test_server_that_hangs_before_a_change_that_is_not_applied_is_not_avai
     assert lab.available == "True"
 
 
+async def test_server_that_hangs_in_a_workload_that_clients_do_not_use_yet_is_no_outage() -> None:
+    lab = Lab()
+    await lab.create(size=3, workload="Deployment")
+    lab.run.stage.workloads.pod_problem = lambda pod: "Unready" if pod["metadata"]["name"] == "cache-2" else ""
+    await lab.apply(size=3, workload="StatefulSet")
+    pods = lab.run.stage.find(POD)
+    assert len(pods) > 3
+    lab.servers.hung = {pod["status"]["podIP"] for pod in pods if pod["metadata"]["name"] == "cache-0"}
+    await lab.run.wait(10, times=4)
+    assert (lab.available, lab.condition(OBSERVED)["status"]) == ("True", "True")
+
+
 async def test_slow_responses_that_are_far_apart_are_not_taken_for_one_hang() -> None:
     """The operator may not observe for a while, as when another replica is the leader."""
     lab = Lab()
