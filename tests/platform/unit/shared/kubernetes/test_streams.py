@@ -80,10 +80,10 @@ async def test_large_events_take_a_fifth_of_the_event_loop(monkeypatch: pytest.M
 
 
 async def test_large_events_take_turns_by_namespace() -> None:
-    of_many = [line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 42)]
+    of_many = [line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 22)]
     found = [event async for event in events_of(Lines([*of_many, line_of("b", "large", 50, values=VALUES)]))]
     namespaces = [event.obj["metadata"]["namespace"] for event in found]
-    assert len(namespaces) == 41
+    assert len(namespaces) == 21
     assert namespaces.index("b") <= 3
 
 
