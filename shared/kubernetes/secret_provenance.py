@@ -17,7 +17,7 @@ from shared.kubernetes.accessors import annotation, status_of
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import ForeignObject
-from shared.kubernetes.secrets import MAX_KEYS, MAX_MADE_CHARACTERS, TOO_LARGE
+from shared.kubernetes.secrets import MAX_KEYS, MAX_MADE_CHARACTERS, OVERSIZED_DATA
 
 RECORD = "secrets"
 """Field of the status with the UID of each Secret that the operator made or adopted, by name."""
@@ -63,7 +63,7 @@ def usable(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None
         name: None if secret is None or (name in names and _is_unproven(resource, secret)) else secret
         for name, secret in found.items()
     }
-    large = [name for name, secret in usable.items() if secret is not None and secret.get("data") == TOO_LARGE]
+    large = [name for name, secret in usable.items() if secret is not None and secret.get("data") == OVERSIZED_DATA]
     if large:
         raise ForeignObject(
             f"Secret {', '.join(large)}: the Secrets that the operator made have more than {MAX_KEYS:,} keys, or "

@@ -43,7 +43,7 @@ MAX_MADE_CHARACTERS = 1536 * 1024
 """Maximum length of all different values of the Secrets that the operator makes for a resource: two bundles of 256 KiB,
 each whole and by authority, as the copies of a rotation have them."""
 
-TOO_LARGE = {"": "too large"}
+OVERSIZED_DATA = {"": "too large"}
 """Data of a Secret beyond that, which does not stay in memory; no Secret has this key."""
 
 TOO_LONG = "A"
@@ -70,7 +70,7 @@ async def find(
     Args:
         provided: the keys that are used of each Secret that others provide. Other content does not stay in memory.
         made: names of the Secrets that the operator makes, which are returned whole, also if others provide them, while
-            they have at most MAX_KEYS keys each, and are not too large together (`TOO_LARGE`).
+            they have at most MAX_KEYS keys each, and are not too large together (`OVERSIZED_DATA`).
     """
     turn = asyncio.Semaphore(MAX_CONCURRENT_READS)
     texts: dict[str, str] = {}  # copies have the same values
@@ -84,7 +84,7 @@ async def find(
             if name not in made:
                 reduce(secret, _short(data, provided[name]))
             elif len(data) > MAX_KEYS or sum(map(len, {*texts, *data.values()})) > MAX_MADE_CHARACTERS:
-                reduce(secret, TOO_LARGE)
+                reduce(secret, OVERSIZED_DATA)
             else:
                 secret["data"] = {key: texts.setdefault(value, value) for key, value in data.items()}
             return secret
