@@ -139,12 +139,18 @@ async def test_server_that_hangs_while_another_one_is_not_ready_is_not_available
     assert (lab.available, lab.condition(READY)["reason"]) == ("False", "Degraded")
 
 
-async def test_server_that_hangs_while_an_update_does_not_continue_is_not_available() -> None:
+async def in_a_stuck_update() -> Lab:
+    """Return a Deployment whose new pods cannot pull their image."""
     lab = Lab()
     await lab.create(size=3, workload="Deployment")
     former = {pod["metadata"]["name"] for pod in lab.run.stage.find(POD)}
     lab.run.stage.workloads.pod_problem = lambda pod: "" if pod["metadata"]["name"] in former else "ImagePullBackOff"
     await lab.apply(size=3, workload="Deployment", version="1.6.18", **UNPAUSED)
+    return lab
+
+
+async def test_server_that_hangs_while_an_update_does_not_continue_is_not_available() -> None:
+    lab = await in_a_stuck_update()
     await lab.run.wait(300)
     connections = lab.servers.connections
     await lab.hang(1)
@@ -154,11 +160,7 @@ async def test_server_that_hangs_while_an_update_does_not_continue_is_not_availa
 
 
 async def test_restarted_operator_queries_the_servers_of_an_update_that_does_not_continue() -> None:
-    lab = Lab()
-    await lab.create(size=3, workload="Deployment")
-    former = {pod["metadata"]["name"] for pod in lab.run.stage.find(POD)}
-    lab.run.stage.workloads.pod_problem = lambda pod: "" if pod["metadata"]["name"] in former else "ImagePullBackOff"
-    await lab.apply(size=3, workload="Deployment", version="1.6.18", **UNPAUSED)
+    lab = await in_a_stuck_update()
     await lab.hang(1)
     await lab.run.wait(10, times=3)
     lab.run.end()

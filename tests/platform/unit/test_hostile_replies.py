@@ -60,15 +60,14 @@ MIB = 1024 * 1024
 
 
 @contextlib.contextmanager
-def answering(reply: bytes | Callable[[int], bytes], times: int = 1, servers: int = 1) -> Iterator[int]:
-    """Serve a reply to each connection after its first bytes; yield the port.
+def serving(respond: Callable[[socket.socket], None], servers: int) -> Iterator[int]:
+    """Serve connections; yield the port.
 
     Args:
-        reply: the reply, or what returns that to a connection, by the number of connections before.
+        respond: serves a connection; an error of the connection ends only that.
         servers: number of connections at once, each of which is served by a thread.
     """
     listening = socket.create_server(("127.0.0.1", 0), backlog=servers)
-    numbers = itertools.count()
 
     def serve() -> None:
         while True:
@@ -78,10 +77,7 @@ def answering(reply: bytes | Callable[[int], bytes], times: int = 1, servers: in
                 return
             connection.settimeout(10)
             with contextlib.suppress(OSError), connection:
-                connection.recv(65_536)
-                sent = reply if isinstance(reply, bytes) else reply(next(numbers))
-                for _ in range(times):
-                    connection.sendall(sent)
+                respond(connection)
 
     threads = [threading.Thread(target=serve, daemon=True) for _ in range(servers)]
     for thread in threads:
@@ -93,6 +89,26 @@ def answering(reply: bytes | Callable[[int], bytes], times: int = 1, servers: in
         listening.close()
         for thread in threads:
             thread.join()
+
+
+def answering(
+    reply: bytes | Callable[[int], bytes], times: int = 1, servers: int = 1
+) -> contextlib.AbstractContextManager[int]:
+    """Serve a reply to each connection after its first bytes; the context is the port.
+
+    Args:
+        reply: the reply, or what returns that to a connection, by the number of connections before.
+        servers: number of connections at once.
+    """
+    numbers = itertools.count()
+
+    def respond(connection: socket.socket) -> None:
+        connection.recv(65_536)
+        sent = reply if isinstance(reply, bytes) else reply(next(numbers))
+        for _ in range(times):
+            connection.sendall(sent)
+
+    return serving(respond, servers)
 
 
 # Each operator: what it requests of a server, and hostile replies.
@@ -437,34 +453,18 @@ async def test_nodes_that_do_not_use_tls_cost_little_at_once(monkeypatch: pytest
 _COUNTED = re.compile(rb"(DBSIZE|MYID|cluster-databases|COUNTKEYSINSLOT)\r\n")
 
 
-@contextlib.contextmanager
-def without_slots(servers: int, databases: bytes, count: bytes) -> Iterator[int]:
-    """Serve nodes that own no slot, and count keys; yield the port."""
+def without_slots(servers: int, databases: bytes, count: bytes) -> contextlib.AbstractContextManager[int]:
+    """Serve nodes that own no slot, and count keys; the context is the port."""
     replies = {b"DBSIZE": complete(), b"MYID": bulk(b"a" * 40), b"cluster-databases": databases}
-    listening = socket.create_server(("127.0.0.1", 0), backlog=servers)
 
-    def serve() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = listening.accept()
-                with connection, contextlib.suppress(OSError):
-                    connection.settimeout(10)
-                    rest = b""
-                    while received := connection.recv(8_192):
-                        found = [*_COUNTED.finditer(rest := rest + received)]
-                        connection.sendall(b"".join(replies.get(each[1], count) for each in found))
-                        rest = rest[found[-1].end() :] if found else rest
+    def respond(connection: socket.socket) -> None:
+        rest = b""
+        while received := connection.recv(8_192):
+            found = [*_COUNTED.finditer(rest := rest + received)]
+            connection.sendall(b"".join(replies.get(each[1], count) for each in found))
+            rest = rest[found[-1].end() :] if found else rest
 
-    threads = [threading.Thread(target=serve, daemon=True) for _ in range(servers)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield listening.getsockname()[1]
-    finally:
-        listening.shutdown(socket.SHUT_RDWR)
-        listening.close()
-        for thread in threads:
-            thread.join()
+    return serving(respond, servers)
 
 
 UNOWNED: Mapping[str, tuple[int, bytes, bytes]] = {
