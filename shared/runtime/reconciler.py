@@ -41,13 +41,17 @@ from shared.status.reasons import (
     API_UNAVAILABLE,
     CONFLICT,
     FIELD_CONFLICT,
+    FORBIDDEN,
     FOREIGN_OBJECT,
     INTERNAL_ERROR,
     INVALID_SPEC,
+    NOT_FOUND,
     NOT_OBSERVED,
     RECONCILE_TIMEOUT,
     REJECTED,
     TERMINATING,
+    TOO_LARGE,
+    Reason,
 )
 from shared.status.resource_metrics import Certificates, Period
 from shared.status.verdict import Progress, Verdict
@@ -564,5 +568,13 @@ def _key(obj: Obj) -> Key:
     return Key(obj["metadata"]["namespace"], obj["metadata"]["name"])
 
 
-def _reason(error: errors.KubeError) -> str:
-    return API_UNAVAILABLE if isinstance(error, errors.Unavailable) else type(error).__name__
+_REASONS = {
+    errors.TooLarge: TOO_LARGE,
+    errors.NotFound: NOT_FOUND,
+    errors.Forbidden: FORBIDDEN,
+    errors.Refused: REJECTED,
+}
+
+
+def _reason(error: errors.KubeError) -> Reason:
+    return next((_REASONS[each] for each in type(error).__mro__ if each in _REASONS), API_UNAVAILABLE)

@@ -11,6 +11,8 @@ import pytest
 
 import operators
 from operators.etcd.backup.store import BackupError, StoreError
+from shared.kubernetes.errors import KubeError
+from shared.runtime import reconciler
 from shared.runtime.errors import DatabaseError
 from shared.runtime.operator import Operator
 from shared.status.reasons import COMMON, Catalogue, Reason, Severity
@@ -60,6 +62,11 @@ def test_each_error_has_the_reason_of_its_name() -> None:
     for error in (*subclasses(DatabaseError), *subclasses(BackupError)):
         if error.__name__ not in abstract and not error.__module__.startswith("tests."):
             assert vars(error)["reason"] == error.__name__
+
+
+@pytest.mark.parametrize("error", list(subclasses(KubeError)), ids=lambda error: error.__name__)
+def test_each_error_of_the_api_server_has_a_declared_reason(error: type[KubeError]) -> None:
+    assert reconciler._reason(error("it fails")) in COMMON.reasons
 
 
 @pytest.mark.parametrize("operator", operators.installed(), ids=lambda operator: operator.name)

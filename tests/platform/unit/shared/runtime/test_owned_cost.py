@@ -313,12 +313,7 @@ class Claims:
     async def request(self, request: Request) -> Response:
         await asyncio.sleep(0)
         plural, name = request.path.split("/")[-2:]
-        metadata = {
-            "name": name,
-            "namespace": NAMESPACE,
-            "resourceVersion": "5",
-            "annotations": {"a": "x" * self._size},
-        }
+        metadata = {"name": name, "namespace": NAMESPACE, "resourceVersion": "5"}
         kind = {"nodes": "Node", "pods": "Pod"}.get(plural, "PersistentVolumeClaim")
         annotations = {"annotations": {"a": "x" * self._size}}
         return Response(200, {"apiVersion": "v1", "kind": kind, "metadata": metadata | annotations})
