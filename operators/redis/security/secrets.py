@@ -143,7 +143,8 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
         named = content_of(_password_secret(resource, found)).get(PREVIOUS_PASSWORD_KEY, "")
     users = found[object_names.users_secret(resource)]
     passwords = Passwords.of(users)
-    mark = digest([(key_of(users), content_of(users)[USERS_KEY].encode())])[:16] if passwords else ""
+    generated = content_of(users)
+    mark = digest([(key_of(users), generated[USERS_KEY].encode())])[:16] if passwords else ""
     mounted = None
     if resource.spec.tls.mode != "none":
         mounted = MountedCertificates.of(found[object_names.tls_secret(resource)])
@@ -151,7 +152,7 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     validity = validities(found, _certificates(resource), object_names.authority_secret(resource))
     if mounted is not None:
         validity[object_names.server_secret(resource)] = mounted.validity
-    of_users = {user.name: _user_password(user, found, content_of(users)) for user in resource.spec.users}
+    of_users = {user.name: _user_password(user, found, generated) for user in resource.spec.users}
     return Secrets(problem, access, passwords, desired, named, of_users, mark, original, mounted, validity, found)
 
 
