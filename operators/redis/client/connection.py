@@ -35,7 +35,7 @@ REQUEST_TIMEOUT_SECONDS = 5.0
 EXCHANGE_TIMEOUT_SECONDS = 30.0
 """Timeout for all responses to commands that are sent at once, beyond what MIGRATE may take."""
 
-_READ_BYTES = 1 << 16
+_READ_BYTES = 1 << 14
 """Maximum size of one read, in bytes."""
 
 MAX_REPLY_BYTES, MAX_RAW_REPLY_BYTES = 512 * 1024, 8 * 1024 * 1024
