@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 from shared.kubernetes.errors import NotFound
@@ -39,6 +39,7 @@ from shared.runtime.controller import Controller
 from tests.harness.api_server.actor import Actor
 from tests.harness.api_server.kinds import Served
 from tests.harness.api_server.requests import TargetedRequest
+from tests.harness.clock import Clock
 from tests.harness.kubelet.kubelet import Processes
 from tests.harness.kubelet.workloads import Workloads
 
@@ -145,30 +146,6 @@ class Subject:
     patience: float = 0.0
     unstable: tuple[str, ...] = ()
     nodes: int = 1
-
-
-@dataclass
-class Clock:
-    """The time of a world. It changes only through steps, and through the operator's waits (`Subject.patience`).
-
-    Attributes:
-        error: difference of the wall clock that the operator reads.
-    """
-
-    now: datetime
-    error: timedelta = timedelta()
-
-    def wait(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def wall(self) -> datetime:
-        return self.now + self.error
-
-    def monotonic(self) -> float:
-        return self.now.timestamp()
 
 
 @dataclass

@@ -10,7 +10,7 @@ from operators.etcd.client.commands import AddLearner, CancelDowngrade, EnableDo
 from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.server import EndpointStatus
 from tests.etcd.containers.test_members import carry_out, grow, members
-from tests.etcd.simulation.database import UNREADABLE
+from tests.etcd.simulation.unguarded import UNREADABLE
 from tests.support.containers.etcd_servers import OPEN, Cluster, Etcd, Node, eventually, leader, put
 
 pytestmark = pytest.mark.nightly

@@ -10,7 +10,9 @@ from functools import lru_cache
 
 from operators.etcd.api.versions import FORM, Version
 from shared.kubernetes.kinds import Obj
-from tests.support.etcd.cases import VERSION
+
+UNNAMED = "3.6.16"
+"""Version of the program in an image whose tag does not name one."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,9 @@ def _snapshot_count(image: str) -> int:
 
 @lru_cache(maxsize=64)
 def _version(image: str) -> Version:
-    """Return the version of the program in an image; that of the cases if the tag is private."""
+    """Return the version of the program in an image; `UNNAMED` if the tag is private."""
     tag = image.rpartition(":")[2]
-    return Version.parse(tag if re.fullmatch(FORM, tag) else VERSION)
+    return Version.parse(tag if re.fullmatch(FORM, tag) else UNNAMED)
 
 
 def _expanded(text: str, known: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEF
 from shared.kubernetes.secrets import content_of
 from shared.steps import hibernation
 from shared.steps.connection import USERNAME_KEY
+from tests.etcd.simulation.invariants import Invariants
 from tests.etcd.simulation.raft import ROOT, Cluster, Disk, MemberRecord, can_win_election, quorum, record_of
 from tests.harness.api_server.requests import TargetedRequest, value_at
 from tests.harness.scenario import Unsafe
@@ -22,11 +23,11 @@ from tests.support.hibernating import Hibernations, is_requested
 
 if TYPE_CHECKING:
     from tests.etcd.simulation.command_line import Command
-    from tests.etcd.simulation.database import FakeEtcd, Process
+    from tests.etcd.simulation.unguarded import Process, SimulatedEtcd
 
 
 @dataclass
-class Guard:
+class Guard(Invariants):
     """Invariants of every simulated etcd.
 
     Attributes:
@@ -58,7 +59,7 @@ class Guard:
 
     # Actions of etcd.
 
-    def require_first(self, etcd: FakeEtcd, command: Command) -> None:
+    def require_first(self, etcd: SimulatedEtcd, command: Command) -> None:
         """Require that a cluster is bootstrapped once: none is recorded, and no data of one exists."""
         if command.token in self.recorded:
             self.fail(f"{command.name} bootstraps a cluster on an empty disk, but the status records one")
@@ -78,7 +79,7 @@ class Guard:
             role = "learner" if record.learner else "voter"
             self.fail(f"{command.name} restarts as a {role} on an empty disk, without its acknowledged entries")
 
-    def require_upgrade(self, etcd: FakeEtcd, cluster: Cluster, version: Version) -> None:
+    def require_upgrade(self, etcd: SimulatedEtcd, cluster: Cluster, version: Version) -> None:
         """Require that no minor version is skipped, and that the other members run a compatible version."""
         if cluster.version is None:
             return
@@ -102,7 +103,7 @@ class Guard:
         if leader.index < cluster.acknowledged:
             self.fail(f"{leader.name} leads without {cluster.acknowledged - leader.index} acknowledged writes")
 
-    def inspect(self, etcd: FakeEtcd, action: str) -> None:
+    def inspect(self, etcd: SimulatedEtcd, action: str) -> None:
         """Require that every disk whose member can win an election has every acknowledged write."""
         for cluster in etcd.clusters.values():
             if cluster.former or etcd.has_quorum(cluster):
@@ -115,7 +116,7 @@ class Guard:
                     missing = cluster.acknowledged - disk.index
                     self.fail(f"{action}: {disk.name} can become leader without {missing} acknowledged writes")
 
-    def require_unserved(self, etcd: FakeEtcd, cluster: Cluster, action: str) -> None:
+    def require_unserved(self, etcd: SimulatedEtcd, cluster: Cluster, action: str) -> None:
         """Require that clients reach no member of a cluster that a recovery replaced: there would be two histories."""
         served = {pod["metadata"]["uid"] for _, pod in etcd.objects(POD) if label(pod, SERVES)}
         for process in etcd.members_of(cluster):
@@ -131,7 +132,7 @@ class Guard:
 
     # Actions of the operator.
 
-    def check_write(self, etcd: FakeEtcd, target: TargetedRequest, live: Obj | None) -> None:
+    def check_write(self, etcd: SimulatedEtcd, target: TargetedRequest, live: Obj | None) -> None:
         body, name = target.request.body or {}, target.name
         if target.subresource == "status" and value_at(body, "status.clusterID") and live is not None:
             self.recorded.add(live["metadata"]["uid"])
@@ -153,7 +154,7 @@ class Guard:
                 self.fail(violation)
             self.may_empty(etcd, name, replicas, f"the operator gives the StatefulSet {name} {replicas} replicas")
 
-    def may_give(self, etcd: FakeEtcd, content: Mapping[str, str], action: str) -> None:
+    def may_give(self, etcd: SimulatedEtcd, content: Mapping[str, str], action: str) -> None:
         """Require that applications get no user with root's permissions, unless the spec requests that."""
         user = content.get(USERNAME_KEY)
         for cluster in etcd.clusters.values():
@@ -161,7 +162,7 @@ class Guard:
             if found is not None and ROOT in found.roles and not self.may_give_root:
                 self.fail(f"{action}: user {user} of applications has the role {ROOT}")
 
-    def may_stop(self, etcd: FakeEtcd, pods: set[str], action: str) -> None:
+    def may_stop(self, etcd: SimulatedEtcd, pods: set[str], action: str) -> None:
         """Require that stopping pods leaves a quorum, unless the cluster has one or two voters."""
         for cluster in etcd.clusters.values():
             stopped = [process for process in etcd.members_of(cluster) if process.pod in pods]
@@ -179,7 +180,7 @@ class Guard:
             elif len(set(up) - hit) < quorum(cluster.now):
                 self.fail(f"{action}: {len(set(up) - hit)} of {len(voters)} voters are left, which is no quorum")
 
-    def may_empty(self, etcd: FakeEtcd, name: str, replicas: int, action: str) -> None:
+    def may_empty(self, etcd: SimulatedEtcd, name: str, replicas: int, action: str) -> None:
         """Require that pods are scaled down only after their members are removed."""
         for cluster in etcd.clusters.values():
             if cluster.former or self._consents(etcd, cluster):
@@ -192,7 +193,7 @@ class Guard:
                 if stem == name and int(number) >= replicas and record is not None:
                     self.fail(f"{action}: {process.pod} is still a member")
 
-    def may_begin_to_hibernate(self, etcd: FakeEtcd, name: str, size: int, *, again: bool = False) -> None:
+    def may_begin_to_hibernate(self, etcd: SimulatedEtcd, name: str, size: int, *, again: bool = False) -> None:
         """Require that all pods stop only if the user requests it, while every member is a voter that keeps up.
 
         Args:
@@ -217,7 +218,7 @@ class Guard:
             if not etcd.has_quorum(cluster) or not is_enough or members != size:
                 self.fail(f"{action} and records {size}: {voting} of {members} members keep up")
 
-    def may_destroy(self, etcd: FakeEtcd, claim: Obj, action: str) -> None:
+    def may_destroy(self, etcd: SimulatedEtcd, claim: Obj, action: str) -> None:
         """Require that the disk of a member is never deleted."""
         uid = claim["metadata"]["uid"]
         disk = etcd.disks.get(f"above {uid}") or etcd.disks.get(uid)
@@ -233,7 +234,7 @@ class Guard:
         ):
             self.fail(f"{action}, which has the data of a member")
 
-    def may_remove(self, etcd: FakeEtcd, cluster: Cluster, member: int) -> None:
+    def may_remove(self, etcd: SimulatedEtcd, cluster: Cluster, member: int) -> None:
         """Require that the remaining members have a quorum."""
         records = tuple(record for record in cluster.now if record.id != member)
         up = [voter for voter in etcd.voting(cluster) if voter != member]
@@ -253,7 +254,7 @@ class Guard:
         if token in self.recorded:
             self.fail(f"a snapshot is restored on {disk.name}, but the cluster already exists")
 
-    def may_recover(self, etcd: FakeEtcd, disk: Disk) -> None:
+    def may_recover(self, etcd: SimulatedEtcd, disk: Disk) -> None:
         """Require consent, the disk with the most entries, and that no member of the former cluster runs."""
         cluster = etcd.clusters[disk.cluster]
         self.require_consent(etcd, cluster, f"a new cluster is made of {disk.name}")
@@ -263,7 +264,7 @@ class Guard:
             if other.cluster == cluster.id and other.index > disk.index and record_of(cluster.now, other.member):
                 self.fail(f"a new cluster is made of {disk.name}, but {other.name} has more entries")
 
-    def agree(self, etcd: FakeEtcd, recovery: Obj) -> None:
+    def agree(self, etcd: SimulatedEtcd, recovery: Obj) -> None:
         """Let the user consent to the loss that status.recovery names; if it names none, to the present one.
 
         A status that was lost records only the recovery that had begun.
@@ -273,17 +274,17 @@ class Guard:
             if not cluster.former and not etcd.has_quorum(cluster):
                 self.agreed[cluster.id] = named or _lost(etcd, cluster)
 
-    def require_consent(self, etcd: FakeEtcd, cluster: Cluster, action: str) -> None:
+    def require_consent(self, etcd: SimulatedEtcd, cluster: Cluster, action: str) -> None:
         if not self._consents(etcd, cluster):
             self.fail(f"{action}, without consent")
 
-    def _consents(self, etcd: FakeEtcd, cluster: Cluster) -> bool:
+    def _consents(self, etcd: SimulatedEtcd, cluster: Cluster) -> bool:
         """Whether the user consented to the present loss, or to a larger one."""
         agreed = self.agreed.get(cluster.id)
         return agreed is not None and not etcd.has_quorum(cluster) and _lost(etcd, cluster) <= agreed
 
 
-def _lost(etcd: FakeEtcd, cluster: Cluster) -> frozenset[int]:
+def _lost(etcd: SimulatedEtcd, cluster: Cluster) -> frozenset[int]:
     """Return the voters whose disk is deleted or not mounted."""
     kept = {uid for uid, disk in etcd.disks.items() if disk.member}
     return frozenset(
@@ -295,5 +296,5 @@ def _is_of(process: Process, name: str) -> bool:
     return process.pod.rpartition("-")[0] == name
 
 
-def _member(etcd: FakeEtcd, process: Process) -> int:
+def _member(etcd: SimulatedEtcd, process: Process) -> int:
     return etcd.disks[process.command.disk].member

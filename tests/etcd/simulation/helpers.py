@@ -19,7 +19,7 @@ from tests.etcd.simulation.raft import Cluster, Disk, Users
 from tests.harness.kubelet.kubelet import Exit, ProcessStatus
 
 if TYPE_CHECKING:
-    from tests.etcd.simulation.database import FakeEtcd
+    from tests.etcd.simulation.unguarded import SimulatedEtcd
 
 BUMP = 1_000_000_000
 
@@ -38,7 +38,7 @@ class Failed(Exception):
         self.reason = reason
 
 
-def run(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
+def run(etcd: SimulatedEtcd, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
     """Run the task of a pod to its end and return the exits of its containers."""
     spec = pod["spec"]
     names = [container["name"] for container in (*spec.get("initContainers", ()), *spec["containers"])]
@@ -52,7 +52,7 @@ def run(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
     return ProcessStatus(exits={**dict.fromkeys(names, Exit()), names[-1]: Exit(0, json.dumps(result))})
 
 
-def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:
+def _snapshot(etcd: SimulatedEtcd, pod: Obj) -> Obj:
     """Take a snapshot of a member."""
     flags = _flags(pod, "snapshot")
     name = (urlsplit(flags["endpoint"]).hostname or "").partition(".")[0]
@@ -88,13 +88,13 @@ def _snapshot(etcd: FakeEtcd, pod: Obj) -> Obj:
     return dataclasses.asdict(record)
 
 
-def _prune(etcd: FakeEtcd, cluster_uid: str, keep: int) -> None:
+def _prune(etcd: SimulatedEtcd, cluster_uid: str, keep: int) -> None:
     own = [(each, True) for each in etcd.records.values() if each.scheduled and each.cluster_uid == cluster_uid]
     for record in beyond_retention(own, keep):
         del etcd.records[record.file], etcd.snapshots[record.file]
 
 
-def _clean(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
+def _clean(etcd: SimulatedEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
     """Delete the former data of a recovery."""
     [claim], token = claims.values(), _flags(pod, "clean")["token"]
     disk = etcd.disks[claim["metadata"]["uid"]]
@@ -103,7 +103,7 @@ def _clean(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
     return {"token": token, "bytes": disk.former.pop(token, 0)}
 
 
-def _seal(etcd: FakeEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
+def _seal(etcd: SimulatedEtcd, pod: Obj, claims: Mapping[str, Obj]) -> Obj:
     """Restore data from a snapshot, or from the data on the disk itself."""
     fetch, restore, seal = (_flags(pod, name) for name in ("fetch", "restore", "seal"))
     [claim] = [claims[volume["name"]] for volume in _mounts(pod) if DATA_DIRECTORY.startswith(volume["mountPath"])]
@@ -133,7 +133,7 @@ def _require_space(disk: Disk, claim: Obj) -> None:
         raise Failed("fetch", "StoreFull", f"The volume has {free >> 20} MiB free.")
 
 
-def _recovered(etcd: FakeEtcd, disk: Disk, disk_uid: str, token: str, url: str, cluster_token: str) -> Obj:
+def _recovered(etcd: SimulatedEtcd, disk: Disk, disk_uid: str, token: str, url: str, cluster_token: str) -> Obj:
     if disk.restored != token:
         if not disk.member:
             raise Failed("fetch", "SnapshotMissing", "The volume has no data/member/snap/db.")
@@ -147,7 +147,7 @@ def _recovered(etcd: FakeEtcd, disk: Disk, disk_uid: str, token: str, url: str, 
     return {"token": token, "revision": etcd.clusters[disk.cluster].revision}
 
 
-def _restored(etcd: FakeEtcd, cluster: Cluster, disk: Disk, token: str, revision: int) -> None:
+def _restored(etcd: SimulatedEtcd, cluster: Cluster, disk: Disk, token: str, revision: int) -> None:
     cluster.revision, cluster.bumped = revision + BUMP, True
     cluster.compacted = cluster.revision
     disk.restored = token

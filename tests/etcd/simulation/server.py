@@ -23,7 +23,7 @@ from operators.etcd.client.server import Access, Alarm, Endpoint, EndpointStatus
 from tests.etcd.simulation.raft import ROOT, SMALL, Cluster, Disk, MemberRecord, User, identity, record_of
 
 if TYPE_CHECKING:
-    from tests.etcd.simulation.database import FakeEtcd, Process
+    from tests.etcd.simulation.unguarded import Process, SimulatedEtcd
 
 STATUS_IS_PROTECTED = Version(3, 5, 22)
 """First version that requires a password for its status; observed: 3.5.21 and 3.4.13 require none."""
@@ -36,9 +36,9 @@ PAGE = 512
 
 
 class FakeServer:
-    """`operators.etcd.client.server.Server` for a member of `FakeEtcd`."""
+    """`operators.etcd.client.server.Server` for a member of `SimulatedEtcd`."""
 
-    def __init__(self, etcd: FakeEtcd, endpoint: Endpoint, access: Access) -> None:
+    def __init__(self, etcd: SimulatedEtcd, endpoint: Endpoint, access: Access) -> None:
         self._etcd = etcd
         self._endpoint = endpoint
         self._access = access

@@ -22,7 +22,7 @@ from shared.pki.validity import Validity, signers, validity_of
 from tests.etcd.simulation.command_line import Command
 
 if TYPE_CHECKING:
-    from tests.etcd.simulation.database import FakeEtcd, Process
+    from tests.etcd.simulation.unguarded import Process, SimulatedEtcd
 
 Files = Mapping[str, str]
 
@@ -121,7 +121,7 @@ def trusting(one: Process, other: Process, now: datetime) -> bool:
     return one.tls.accepts(other.tls, now) and other.tls.accepts(one.tls, now)
 
 
-def reconnect(etcd: FakeEtcd) -> None:
+def reconnect(etcd: SimulatedEtcd) -> None:
     """Connect members that are not connected. Established connections outlast a change of the files.
 
     A handshake that would fail is a violation, unless the test expects it.
@@ -138,7 +138,7 @@ def reconnect(etcd: FakeEtcd) -> None:
             etcd.guard.rejected(one.pod, other.pod)
 
 
-def connected(etcd: FakeEtcd, processes: Iterable[Process]) -> list[Process]:
+def connected(etcd: SimulatedEtcd, processes: Iterable[Process]) -> list[Process]:
     """Return the largest group of members that are connected with each other; ties by their order."""
     left, groups = list(processes), []
     while left:

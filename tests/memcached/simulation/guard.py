@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from operators.memcached.api.resource import API
 from operators.memcached.client import users_file
@@ -17,10 +16,8 @@ from shared.pki import certs
 from shared.status import conditions
 from tests.harness.api_server.requests import TargetedRequest, value_at
 from tests.harness.scenario import Unsafe
+from tests.memcached.simulation.unguarded import Invariants, SimulatedMemcached
 from tests.memcached.unit.fake_servers import der
-
-if TYPE_CHECKING:
-    from tests.support.memcached.scenarios import Servers
 
 OPERATOR = "memcached-operator"
 WORKLOADS = (DEPLOYMENT, STATEFUL_SET)
@@ -29,7 +26,7 @@ OWN_USERS, CERTIFICATES = "-auth", ("-ca", "-server-tls", "-client-tls", "-serve
 
 
 @dataclass
-class Guard:
+class Guard(Invariants):
     """Invariants of every simulated Memcached.
 
     Attributes:
@@ -55,7 +52,7 @@ class Guard:
 
     # Actions of the operator.
 
-    def check_write(self, servers: Servers, target: TargetedRequest, live: Obj | None) -> None:
+    def check_write(self, servers: SimulatedMemcached, target: TargetedRequest, live: Obj | None) -> None:
         body = target.request.body or {}
         if target.kind == API.kind:
             if target.subresource == "status" and live is not None:
@@ -78,7 +75,7 @@ class Guard:
         if not is_kept and any(value_at(found, "spec.paused") for found in _resources(servers)):
             self.fail(f"{action} of a paused resource")
 
-    def _belongs(self, servers: Servers, target: TargetedRequest, live: Obj, action: str) -> None:
+    def _belongs(self, servers: SimulatedMemcached, target: TargetedRequest, live: Obj, action: str) -> None:
         """Require that the operator changes only objects of a resource, or without a controller and with its label."""
         owners, controller = {each["metadata"]["uid"] for each in _resources(servers)}, controller_of(live)
         is_own = controller is not None and controller["uid"] in owners
@@ -86,7 +83,7 @@ class Guard:
         if not is_own and (controller is not None or not has_label or target.verb == "DELETE"):
             self.fail(f"{action}, which is foreign")
 
-    def _replaced(self, servers: Servers, former: Kind, name: str) -> None:
+    def _replaced(self, servers: SimulatedMemcached, former: Kind, name: str) -> None:
         """Require that the workload that replaces another one has all its servers."""
         for kind in WORKLOADS:
             for workload in _named(servers, kind, name) if kind != former else ():
@@ -94,7 +91,9 @@ class Guard:
                 if ready < desired:
                     self.fail(f"the operator deletes {former} {name}: {ready} of {desired} new servers are ready")
 
-    def _certificate(self, servers: Servers, new: Mapping[str, str], live: Mapping[str, str], action: str) -> None:
+    def _certificate(
+        self, servers: SimulatedMemcached, new: Mapping[str, str], live: Mapping[str, str], action: str
+    ) -> None:
         """Require that no certificate that is not valid now replaces one that is."""
         if not (live.get(CERTIFICATE_KEY) and new.get(CERTIFICATE_KEY)):
             return
@@ -103,7 +102,9 @@ class Guard:
         if before.begins <= moment < before.ends and not now.begins <= moment < now.ends:
             self.fail(f"{action}: a valid certificate is replaced by one that is not valid now")
 
-    def _password(self, servers: Servers, new: Mapping[str, str], live: Mapping[str, str], action: str) -> None:
+    def _password(
+        self, servers: SimulatedMemcached, new: Mapping[str, str], live: Mapping[str, str], action: str
+    ) -> None:
         """Require that clients get a password only if every server requires one: others store it as an item."""
         if new.get("password") in (None, live.get("password")):
             return
@@ -111,7 +112,7 @@ class Guard:
             if not any(volume["name"] == "auth" for volume in pod["spec"].get("volumes", ())):
                 self.fail(f"{action}: clients send a password to {pod['metadata']['name']}, which requires none")
 
-    def _status(self, servers: Servers, status: Obj, live: Obj) -> None:
+    def _status(self, servers: SimulatedMemcached, status: Obj, live: Obj) -> None:
         """Require that what servers have loaded is recorded only if they have, and addresses only if they had them."""
         for address in status.get("servers") or ():
             host, _, port = address.rpartition(":")
@@ -141,7 +142,7 @@ class Guard:
 
     # Servers.
 
-    def started(self, servers: Servers, pod: Obj) -> None:
+    def started(self, servers: SimulatedMemcached, pod: Obj) -> None:
         """Require that a server starts only when clients have filled the one that was replaced before.
 
         A users file that it has must be valid: from another one it locks users out.
@@ -157,7 +158,7 @@ class Guard:
             found = servers.clients.found
             self.fail(f"{pod['metadata']['name']} is replaced while clients find {found:.0%} of their items")
 
-    def ended(self, servers: Servers) -> None:
+    def ended(self, servers: SimulatedMemcached) -> None:
         """Require that of a workload at most one server is missing; one that is added has not been there yet."""
         for kind in WORKLOADS:
             for _, workload in servers.objects(kind):
@@ -176,7 +177,7 @@ class Guard:
             self.fail(f"{pod['metadata']['name']} loads the users of Secret {name}, which the operator did not write")
 
 
-def false_claims(servers: Servers) -> Iterator[str]:
+def false_claims(servers: SimulatedMemcached) -> Iterator[str]:
     """Yield what the status of a resource that is at rest claims, and is not true."""
     for resource in _resources(servers):
         size = resource["spec"].get("size", 1)
@@ -189,7 +190,7 @@ def false_claims(servers: Servers) -> Iterator[str]:
                 yield f"{claim}, although {responding} of {claimed} servers respond"
 
 
-def ready_servers(servers: Servers, kind: Kind | None = None) -> list[Obj]:
+def ready_servers(servers: SimulatedMemcached, kind: Kind | None = None) -> list[Obj]:
     """Return the ready pods, of a workload of this kind."""
     uids = {uid for each in (WORKLOADS if kind is None else (kind,)) for uid in _pods_of(servers, each)}
     return [
@@ -197,7 +198,7 @@ def ready_servers(servers: Servers, kind: Kind | None = None) -> list[Obj]:
     ]
 
 
-def _pods_of(servers: Servers, kind: Kind) -> Iterator[str]:
+def _pods_of(servers: SimulatedMemcached, kind: Kind) -> Iterator[str]:
     """Yield the UIDs of the pods of a workload of a kind, which has one of that kind."""
     controller = STATEFUL_SET.name if kind == STATEFUL_SET else "ReplicaSet"
     for _, pod in servers.objects(POD):
@@ -205,16 +206,16 @@ def _pods_of(servers: Servers, kind: Kind) -> Iterator[str]:
             yield pod["metadata"]["uid"]
 
 
-def _users(servers: Servers, pod: Obj) -> set[str]:
+def _users(servers: SimulatedMemcached, pod: Obj) -> set[str]:
     """Return the users file in the Secret that a pod mounts."""
     volumes = [each.get("secret") or {} for each in pod["spec"].get("volumes", ()) if each["name"] == "auth"]
     found = [secret for each in volumes for secret in _named(servers, SECRET, each.get("secretName", ""))]
     return {content_of(secret).get("users", "") for secret in found}
 
 
-def _resources(servers: Servers) -> list[Obj]:
+def _resources(servers: SimulatedMemcached) -> list[Obj]:
     return [obj for _, obj in servers.objects(API.kind)]
 
 
-def _named(servers: Servers, kind: Kind, name: str) -> list[Obj]:
+def _named(servers: SimulatedMemcached, kind: Kind, name: str) -> list[Obj]:
     return [obj for _, obj in servers.objects(kind) if obj["metadata"]["name"] == name]

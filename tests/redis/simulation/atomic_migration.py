@@ -1,4 +1,4 @@
-"""Atomic slot migration of `FakeRedis`: copy the keys in the background, then switch all slots at once.
+"""Atomic slot migration of `SimulatedRedis`: copy the keys in the background, then switch all slots at once.
 
 In Valkey 9 the source runs the jobs, in Redis 8.4 the target. Redis retries a failed job until it is cancelled, and a
 node takes part in one at a time. A source with Redis counts the moved keys in INFO until it has deleted them.
@@ -19,7 +19,7 @@ from tests.redis.simulation.node import bits, slot_of
 from tests.redis.simulation.process import Migration, Process
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.database import FakeRedis
+    from tests.redis.simulation.unguarded import SimulatedRedis
 
 Words = Sequence[bytes]
 
@@ -33,7 +33,7 @@ POLLS = 2
 """Polls after which a migration ends; polling does not advance the time of the world."""
 
 
-def migrate_slots(redis: FakeRedis, process: Process, words: Words) -> str:
+def migrate_slots(redis: SimulatedRedis, process: Process, words: Words) -> str:
     """MIGRATESLOTS SLOTSRANGE first last [first last …] NODE id [SLOTSRANGE …]."""
     if process.engine != "valkey" or int(process.version.partition(".")[0]) < 9:
         raise Refused("ERR unknown subcommand 'MIGRATESLOTS'. Try CLUSTER HELP.")
@@ -64,7 +64,7 @@ def _ranged(numbers: Sequence[int]) -> int:
     return sum((1 << (last + 1)) - (1 << first) for first, last in zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def migrations(redis: FakeRedis, process: Process, _: Words) -> list[list[Any]]:
+def migrations(redis: SimulatedRedis, process: Process, _: Words) -> list[list[Any]]:
     """Return the migrations as RESP2 encodes maps: names and values in turn."""
     return [
         [
@@ -77,7 +77,7 @@ def migrations(redis: FakeRedis, process: Process, _: Words) -> list[list[Any]]:
     ]
 
 
-def _polled(redis: FakeRedis, process: Process) -> list[Migration]:
+def _polled(redis: SimulatedRedis, process: Process) -> list[Migration]:
     """Return the jobs of a server, the newest first; those that were polled often enough end."""
     for job in process.migrations:
         job.polls += 1
@@ -86,12 +86,12 @@ def _polled(redis: FakeRedis, process: Process) -> list[Migration]:
     return process.migrations[::-1]
 
 
-def cancel(redis: FakeRedis, process: Process, __: Words) -> str:
+def cancel(redis: SimulatedRedis, process: Process, __: Words) -> str:
     _cancel(redis, process)
     return "OK"
 
 
-def _cancel(redis: FakeRedis, process: Process, name: str = "") -> int:
+def _cancel(redis: SimulatedRedis, process: Process, name: str = "") -> int:
     """Cancel one or all jobs of a server, and return how many."""
     found = [job for job in process.migrations if _is_active(process, job) and name in ("", job.name)]
     for job in found:
@@ -104,7 +104,7 @@ def _is_active(process: Process, job: Migration) -> bool:
     return job.state == "migrating" or (job.state == "failed" and process.imports_slots)
 
 
-def import_slots(redis: FakeRedis, process: Process, words: Words) -> str:
+def import_slots(redis: SimulatedRedis, process: Process, words: Words) -> str:
     """MIGRATION IMPORT first last [first last …]."""
     _require_imports(process)
     node, slots = process.node, _ranged([int(word) for word in words[1:]])
@@ -124,7 +124,7 @@ def import_slots(redis: FakeRedis, process: Process, words: Words) -> str:
     return process.migrations[-1].name
 
 
-def tasks(redis: FakeRedis, process: Process, _: Words) -> list[list[Any]]:
+def tasks(redis: SimulatedRedis, process: Process, _: Words) -> list[list[Any]]:
     """MIGRATION STATUS ALL: of the imports, as RESP2 encodes maps."""
     _require_imports(process)
     names = {"migrating": "streaming-buffer", "success": "completed", "cancelled": "canceled"}
@@ -139,7 +139,7 @@ def tasks(redis: FakeRedis, process: Process, _: Words) -> list[list[Any]]:
     ]
 
 
-def cancel_tasks(redis: FakeRedis, process: Process, words: Words) -> int:
+def cancel_tasks(redis: SimulatedRedis, process: Process, words: Words) -> int:
     """MIGRATION CANCEL ALL, or ID name."""
     _require_imports(process)
     return _cancel(redis, process, "".join(word.decode() for word in words[2:]))
@@ -150,13 +150,13 @@ def _require_imports(process: Process) -> None:
         raise Refused("ERR unknown subcommand 'MIGRATION'. Try CLUSTER HELP.")
 
 
-def _takes_part(redis: FakeRedis, process: Process, but: Migration | None = None) -> bool:
+def _takes_part(redis: SimulatedRedis, process: Process, but: Migration | None = None) -> bool:
     """Whether a Redis node is one end of a running job, other than a given one."""
     jobs = [job for other in redis.running for job in other.migrations if job.state == "migrating" and job is not but]
     return any(process.node.id in (job.source, job.target) for job in jobs)
 
 
-def proceed(redis: FakeRedis, process: Process) -> None:
+def proceed(redis: SimulatedRedis, process: Process) -> None:
     """Finish the migrations whose time has passed, with success or failure."""
     for job in process.migrations:
         if not _is_active(process, job):
@@ -168,7 +168,7 @@ def proceed(redis: FakeRedis, process: Process) -> None:
             _finish(redis, process, job)
 
 
-def _finish(redis: FakeRedis, process: Process, job: Migration) -> None:
+def _finish(redis: SimulatedRedis, process: Process, job: Migration) -> None:
     node = process.node
     peer_id = job.source if process.imports_slots else job.target
     known = node.known.get(peer_id)
@@ -193,7 +193,7 @@ def _finish(redis: FakeRedis, process: Process, job: Migration) -> None:
         _switch(redis, source, target, job.slots)
 
 
-def _switch(redis: FakeRedis, source: Process, target: Process, slots: int) -> None:
+def _switch(redis: SimulatedRedis, source: Process, target: Process, slots: int) -> None:
     """Give all slots to the target, with their keys."""
     node, other = source.node, target.node
     moved = {key: value for key, value in node.keys.items() if slots >> slot_of(key) & 1}

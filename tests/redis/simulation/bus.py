@@ -1,4 +1,4 @@
-"""Cluster bus of `FakeRedis`: membership, slot ownership and failure reports.
+"""Cluster bus of `SimulatedRedis`: membership, slot ownership and failure reports.
 
 The header of a message describes its sender; the gossip section describes some other nodes. All of it may be stale.
 Conflicting claims are resolved by config epochs, as in Redis; but a slot that its owner does not claim goes to the next
@@ -17,7 +17,7 @@ from tests.redis.simulation.node import FAILED, HANDSHAKE, NOADDR, SUSPECTED, UN
 from tests.redis.simulation.process import Process
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.database import FakeRedis
+    from tests.redis.simulation.unguarded import SimulatedRedis
 
 GOSSIP = 3
 """Nodes in the gossip section of a message in addition to suspected ones: a tenth of all, and at least three."""
@@ -87,7 +87,7 @@ def build_message(process: Process, turn: int) -> Message:
     )
 
 
-def ping(redis: FakeRedis, process: Process, known: Known) -> None:
+def ping(redis: SimulatedRedis, process: Process, known: Known) -> None:
     """Send PING or MEET to a node, and process the answer if there is one."""
     other = redis.peer(process, known.address, known.bus)
     if other is None:
@@ -98,7 +98,7 @@ def ping(redis: FakeRedis, process: Process, known: Known) -> None:
     receive_pong(redis, process, known, build_message(other, redis.turn))
 
 
-def receive(redis: FakeRedis, process: Process, message: Message, *, meets: bool = False) -> None:
+def receive(redis: SimulatedRedis, process: Process, message: Message, *, meets: bool = False) -> None:
     """Process a PING or MEET."""
     node = process.node
     sender = node.known.get(message.id)
@@ -119,7 +119,7 @@ def receive(redis: FakeRedis, process: Process, message: Message, *, meets: bool
         process_gossip(redis, process, message, sender)
 
 
-def receive_pong(redis: FakeRedis, process: Process, contacted: Known, message: Message) -> None:
+def receive_pong(redis: SimulatedRedis, process: Process, contacted: Known, message: Message) -> None:
     """Process the PONG of the node that was contacted at an address."""
     node = process.node
     if contacted.id not in node.known:
@@ -167,7 +167,7 @@ def start_handshake(process: Process, address: str, port: int, bus: int, now: fl
         node.known[peer.id] = peer
 
 
-def meet_again(redis: FakeRedis, process: Process) -> None:
+def meet_again(redis: SimulatedRedis, process: Process) -> None:
     """Send MEET from now on to nodes that seem well but sent nothing for the node timeout, until they answer.
 
     They may have missed the handshake. But a node that has their former address by now is met as well.
@@ -179,7 +179,7 @@ def meet_again(redis: FakeRedis, process: Process) -> None:
             known.meets |= redis.now - known.last_message > max(process.timeout, 1.0)
 
 
-def update_sender(redis: FakeRedis, process: Process, sender: Known, message: Message) -> None:
+def update_sender(redis: SimulatedRedis, process: Process, sender: Known, message: Message) -> None:
     """Update epochs, role and slots of the sender of a message."""
     node = process.node
     node.epoch = max(node.epoch, message.epoch)
@@ -201,7 +201,7 @@ def update_sender(redis: FakeRedis, process: Process, sender: Known, message: Me
         process.broadcast_pending = True
 
 
-def _send_update(redis: FakeRedis, process: Process, sender: Known, message: Message) -> None:
+def _send_update(redis: SimulatedRedis, process: Process, sender: Known, message: Message) -> None:
     """Send UPDATE to a node with stale claims: another node owns the slots by a newer epoch."""
     node = process.node
     for known in node.known.values():
@@ -213,7 +213,7 @@ def _send_update(redis: FakeRedis, process: Process, sender: Known, message: Mes
             return
 
 
-def receive_update(redis: FakeRedis, process: Process, node_id: str, epoch: int, slots: int) -> None:
+def receive_update(redis: SimulatedRedis, process: Process, node_id: str, epoch: int, slots: int) -> None:
     """Process UPDATE: the slots of a third node by a newer epoch."""
     known = process.node.known.get(node_id)
     if known is None or known.in_handshake or known.epoch >= epoch or known.id == process.node.id:
@@ -222,7 +222,7 @@ def receive_update(redis: FakeRedis, process: Process, node_id: str, epoch: int,
     update_slots(redis, process, known, epoch, slots, former)
 
 
-def update_slots(redis: FakeRedis, process: Process, sender: Known, epoch: int, claimed: int, former: str) -> None:
+def update_slots(redis: SimulatedRedis, process: Process, sender: Known, epoch: int, claimed: int, former: str) -> None:
     """Assign claimed slots to the sender with the newer epoch, or if their owner does not claim them.
 
     A node that loses all its slots follows the sender.
@@ -322,7 +322,7 @@ def _close_slots(node: Node, mine: Known | None, sender: Known) -> None:
     }
 
 
-def process_gossip(redis: FakeRedis, process: Process, message: Message, sender: Known | None) -> None:
+def process_gossip(redis: SimulatedRedis, process: Process, message: Message, sender: Known | None) -> None:
     """Process a gossip section: failure reports, changed addresses, unknown nodes."""
     node = process.node
     for entry in message.gossip:
@@ -347,7 +347,7 @@ def process_gossip(redis: FakeRedis, process: Process, message: Message, sender:
             known.address, known.port, known.bus = entry.address, entry.port, entry.bus
 
 
-def mark_failed_by_majority(redis: FakeRedis, process: Process, known: Known) -> None:
+def mark_failed_by_majority(redis: SimulatedRedis, process: Process, known: Known) -> None:
     """Mark a node as failed once a majority of primaries reports it, and broadcast the failure."""
     node = process.node
     if SUSPECTED not in known.flags or known.fails:

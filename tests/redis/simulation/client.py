@@ -1,4 +1,4 @@
-"""A client of `FakeRedis` that writes all the time, mostly with commands that are not idempotent.
+"""A client of `SimulatedRedis` that writes all the time, mostly with commands that are not idempotent.
 
 Only an identity shows that a value is the right one: each write makes a new `Entry` with its own number. So a counter
 that a client created again (1 instead of 1,000,001) is another entry, as a list or set with one element is.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from operators.redis.client.errors import Refused
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.database import FakeRedis
+    from tests.redis.simulation.unguarded import SimulatedRedis
 
 KEYS = tuple(f"key:{number}".encode() for number in range(20)) + tuple(
     f"{{hot}}:{number}".encode() for number in range(3)
@@ -104,7 +104,7 @@ class Client:
     routes: dict[bytes, str] = field(default_factory=dict)
     refused: int = 0
 
-    def write(self, redis: FakeRedis) -> None:
+    def write(self, redis: SimulatedRedis) -> None:
         """Write some keys; first, all that have never been written."""
         for key in tuple(self.missing):
             if not self.send(redis, key, "LOAD" if key in self.old else "SET"):
@@ -125,13 +125,13 @@ class Client:
         self.keys, self.old = self.keys + keys, self.old + old
         self.missing += [*keys, *old]
 
-    def touch(self, redis: FakeRedis, keys: Sequence[bytes]) -> None:
+    def touch(self, redis: SimulatedRedis, keys: Sequence[bytes]) -> None:
         """Write these keys, as far as the client writes them all the time."""
         for key in keys:
             if key in self.keys:
                 self.send(redis, key, self._operation(key))
 
-    def send(self, redis: FakeRedis, key: bytes, operation: str) -> bool:
+    def send(self, redis: SimulatedRedis, key: bytes, operation: str) -> bool:
         """Send a command, following redirections; return whether a server acknowledged it."""
         self.count += 1
         if self._sent(redis, key, operation):
@@ -145,7 +145,7 @@ class Client:
             return operation if not self.count % 3 else "INCR"
         return operation
 
-    def _sent(self, redis: FakeRedis, key: bytes, operation: str) -> bool:
+    def _sent(self, redis: SimulatedRedis, key: bytes, operation: str) -> bool:
         for first in self._addresses(redis, self.routes.get(key, "")):
             address, redirected = first, False
             for _ in range(HOPS):
@@ -165,7 +165,7 @@ class Client:
                     return True
         return False
 
-    def _addresses(self, redis: FakeRedis, best: str) -> Iterator[str]:
+    def _addresses(self, redis: SimulatedRedis, best: str) -> Iterator[str]:
         """Yield the addresses to try, best first."""
         yield best
         yield from (each.address for each in redis.running if each.node.cluster == self.home and each.address != best)

@@ -1,4 +1,4 @@
-"""CLUSTER commands of `FakeRedis`.
+"""CLUSTER commands of `SimulatedRedis`.
 
 Source: clusterCommand in cluster.c of Redis 7.0, and cluster_migrateslots.c of Valkey 9.
 """
@@ -18,7 +18,7 @@ from tests.redis.simulation.node import ALL, Known, fake_id, slot_of
 from tests.redis.simulation.process import Election, Process
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.database import FakeRedis
+    from tests.redis.simulation.unguarded import SimulatedRedis
 
 Words = Sequence[bytes]
 
@@ -26,7 +26,7 @@ FORGET_SECONDS = 60.0
 """Seconds for which a forgotten node is not added again."""
 
 
-def carry_out(redis: FakeRedis, process: Process, name: str, words: Words, database: int = 0) -> Any:
+def carry_out(redis: SimulatedRedis, process: Process, name: str, words: Words, database: int = 0) -> Any:
     """Carry out a CLUSTER command, and return its answer.
 
     Args:
@@ -43,7 +43,7 @@ def carry_out(redis: FakeRedis, process: Process, name: str, words: Words, datab
     return known(redis, process, words)
 
 
-def _info(redis: FakeRedis, process: Process, __: Words) -> str:
+def _info(redis: SimulatedRedis, process: Process, __: Words) -> str:
     node = process.node
     failing = sum(known.slots.bit_count() for known in node.known.values() if known.fails)
     unhealthy = sum(known.slots.bit_count() for known in node.known.values() if known.unhealthy) - failing
@@ -64,7 +64,7 @@ def _info(redis: FakeRedis, process: Process, __: Words) -> str:
     return "".join(f"{name}:{value}\r\n" for name, value in lines.items())
 
 
-def _meet(redis: FakeRedis, process: Process, words: Words) -> str:
+def _meet(redis: SimulatedRedis, process: Process, words: Words) -> str:
     address, port = words[0].decode(), int(words[1]) if len(words) > 1 else PORT
     if not address or port <= 0:
         raise Refused(f"ERR Invalid node address specified: {address}:{port}")
@@ -76,7 +76,7 @@ def _meet(redis: FakeRedis, process: Process, words: Words) -> str:
     return "OK"
 
 
-def _forget(redis: FakeRedis, process: Process, words: Words) -> str:
+def _forget(redis: SimulatedRedis, process: Process, words: Words) -> str:
     node, other = process.node, _known(process, words[0], "ERR Unknown node {}")
     if other.id == node.id:
         raise Refused("ERR I tried hard but I can't forget myself...")
@@ -91,7 +91,7 @@ def _forget(redis: FakeRedis, process: Process, words: Words) -> str:
     return "OK"
 
 
-def _replicate(redis: FakeRedis, process: Process, words: Words) -> str:
+def _replicate(redis: SimulatedRedis, process: Process, words: Words) -> str:
     node, primary = process.node, _known(process, words[0], "ERR Unknown node {}")
     if primary.id == node.id:
         raise Refused("ERR Can't replicate myself")
@@ -107,7 +107,7 @@ def _replicate(redis: FakeRedis, process: Process, words: Words) -> str:
     return "OK"
 
 
-def _add_slots(redis: FakeRedis, process: Process, slots: int) -> str:
+def _add_slots(redis: SimulatedRedis, process: Process, slots: int) -> str:
     node = process.node
     if taken := node.assigned & slots:
         raise Refused(f"ERR Slot {(taken & -taken).bit_length() - 1} is already busy")
@@ -118,7 +118,7 @@ def _add_slots(redis: FakeRedis, process: Process, slots: int) -> str:
     return "OK"
 
 
-def _del_slots(redis: FakeRedis, process: Process, slots: int) -> str:
+def _del_slots(redis: SimulatedRedis, process: Process, slots: int) -> str:
     node = process.node
     if free := slots & ~node.assigned:
         raise Refused(f"ERR Slot {(free & -free).bit_length() - 1} is already unassigned")
@@ -131,14 +131,14 @@ def _del_slots(redis: FakeRedis, process: Process, slots: int) -> str:
     return "OK"
 
 
-def _set_slot(redis: FakeRedis, process: Process, words: Words) -> str:
+def _set_slot(redis: SimulatedRedis, process: Process, words: Words) -> str:
     answer = _set_slot_at_primary(redis, process, words)
     if process.replicates_slots:
         _replicate_slot(redis, process, slot_number(words[0]))
     return answer
 
 
-def _replicate_slot(redis: FakeRedis, process: Process, slot: int) -> None:
+def _replicate_slot(redis: SimulatedRedis, process: Process, slot: int) -> None:
     """Replicate the marks and the owner of a slot: since Valkey 8, SETSLOT waits until replicas have them."""
     node = process.node
     owner = node.owner(slot)
@@ -149,7 +149,7 @@ def _replicate_slot(redis: FakeRedis, process: Process, slot: int) -> None:
                 replica.node.give(slot, replica.node.known[owner.id])
 
 
-def _set_slot_at_primary(redis: FakeRedis, process: Process, words: Words) -> str:
+def _set_slot_at_primary(redis: SimulatedRedis, process: Process, words: Words) -> str:
     node, slot = process.node, slot_number(words[0])
     what = words[1].decode().upper()
     if node.me.primary:
@@ -178,7 +178,7 @@ def _set_slot_at_primary(redis: FakeRedis, process: Process, words: Words) -> st
     return "OK"
 
 
-def _hand_over(redis: FakeRedis, process: Process, slot: int, to: Known) -> None:
+def _hand_over(redis: SimulatedRedis, process: Process, slot: int, to: Known) -> None:
     node = process.node
     owner = node.owner(slot)
     mine = owner is not None and owner.id == node.id
@@ -202,7 +202,7 @@ def _hand_over(redis: FakeRedis, process: Process, slot: int, to: Known) -> None
         redis.follow(process, to)
 
 
-def _set_epoch(_: FakeRedis, process: Process, words: Words) -> str:
+def _set_epoch(_: SimulatedRedis, process: Process, words: Words) -> str:
     node, epoch = process.node, int(words[0])
     if epoch < 0:
         raise Refused(f"ERR Invalid config epoch specified: {epoch}")
@@ -215,7 +215,7 @@ def _set_epoch(_: FakeRedis, process: Process, words: Words) -> str:
     return "OK"
 
 
-def _fail_over(redis: FakeRedis, process: Process, words: Words) -> str:
+def _fail_over(redis: SimulatedRedis, process: Process, words: Words) -> str:
     node, mode = process.node, words[0].decode().upper() if words else ""
     if mode not in ("", "FORCE", "TAKEOVER"):
         raise Refused("ERR syntax error")
@@ -235,7 +235,7 @@ def _fail_over(redis: FakeRedis, process: Process, words: Words) -> str:
     return "OK"
 
 
-def _reset(redis: FakeRedis, process: Process, words: Words) -> str:
+def _reset(redis: SimulatedRedis, process: Process, words: Words) -> str:
     node, hard = process.node, bool(words) and words[0].upper() == b"HARD"
     if not node.me.primary and node.keys:
         raise Refused("ERR CLUSTER RESET can't be called with master nodes containing keys")
@@ -289,7 +289,7 @@ def _ranged(words: Words) -> int:
     return mask & ALL
 
 
-_COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
+_COMMANDS: dict[str, Callable[[SimulatedRedis, Process, Words], Any]] = {
     "NODES": lambda _, process, __: process.node.cluster_nodes(),
     "INFO": _info,
     "MYID": lambda _, process, __: process.node.id,

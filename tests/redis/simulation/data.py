@@ -1,4 +1,4 @@
-"""Keys of `FakeRedis`: routing, writes, replication and migration.
+"""Keys of `SimulatedRedis`: routing, writes, replication and migration.
 
 Replication is asynchronous: a replica receives what was written before, when time passes or a client waits for it
 (WAIT), never with the write itself.
@@ -18,10 +18,12 @@ from tests.redis.simulation.node import Known, Node, slot_of
 from tests.redis.simulation.process import Process
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.database import FakeRedis
+    from tests.redis.simulation.unguarded import SimulatedRedis
 
 
-def route(redis: FakeRedis, process: Process, keys: Sequence[bytes], *, redirected: bool, read: bool = False) -> None:
+def route(
+    redis: SimulatedRedis, process: Process, keys: Sequence[bytes], *, redirected: bool, read: bool = False
+) -> None:
     """Require that a node may serve keys of one slot.
 
     Raises:
@@ -50,7 +52,7 @@ def route(redis: FakeRedis, process: Process, keys: Sequence[bytes], *, redirect
 
 
 def write(
-    redis: FakeRedis, process: Process, key: bytes, operation: str, number: int, *, redirected: bool = False
+    redis: SimulatedRedis, process: Process, key: bytes, operation: str, number: int, *, redirected: bool = False
 ) -> tuple[Entry | None, Entry | None]:
     """Carry out a client's write; return the value before and after it.
 
@@ -70,7 +72,7 @@ def write(
     return before, after
 
 
-def put(redis: FakeRedis, process: Process, key: bytes, text: bytes) -> None:
+def put(redis: SimulatedRedis, process: Process, key: bytes, text: bytes) -> None:
     """Set a key as a client of which the guard knows nothing.
 
     Raises:
@@ -89,7 +91,7 @@ def store(node: Node, key: bytes, value: Entry | None) -> None:
         node.keys[key] = value
 
 
-def expire(redis: FakeRedis, node: Node, key: bytes) -> Entry | None:
+def expire(redis: SimulatedRedis, node: Node, key: bytes) -> Entry | None:
     """Return the value of a key, which is deleted if it has expired."""
     value = node.keys.get(key)
     if value is not None and value.expires and value.expires <= redis.now:
@@ -103,7 +105,7 @@ def wrote(process: Process) -> None:
     process.node.offset += 1
 
 
-def wait(redis: FakeRedis, process: Process, offset: int) -> int:
+def wait(redis: SimulatedRedis, process: Process, offset: int) -> int:
     """Wait until the replicas have everything up to an offset; return how many have.
 
     Args:
@@ -117,7 +119,7 @@ def wait(redis: FakeRedis, process: Process, offset: int) -> int:
     return sum(other.node.offset >= offset for other in linked)
 
 
-def replicate(redis: FakeRedis, process: Process) -> None:
+def replicate(redis: SimulatedRedis, process: Process) -> None:
     """Copy the data set of the server at the address that the replica has; a full resync discards what it has.
 
     The server may belong to another cluster: no id is compared (syncWithMaster in replication.c of Redis 7.0).
@@ -150,7 +152,7 @@ def replicate(redis: FakeRedis, process: Process) -> None:
         node.migrating, node.importing = dict(source.migrating), dict(source.importing)
 
 
-def _connected(redis: FakeRedis, process: Process) -> Process | None:
+def _connected(redis: SimulatedRedis, process: Process) -> Process | None:
     """Return the server that a replica is connected to; None if there is none, or if it refuses."""
     lead = process.node.lead
     if lead is None:
@@ -165,7 +167,7 @@ def _connected(redis: FakeRedis, process: Process) -> Process | None:
     return primary
 
 
-def _begins_transfer(redis: FakeRedis, process: Process, primary: Process) -> bool:
+def _begins_transfer(redis: SimulatedRedis, process: Process, primary: Process) -> bool:
     """Whether a full sync is complete that a replica has requested, and that takes no time after its delay."""
     process.requested = process.requested or redis.now
     if redis.now - process.requested < primary.sync_delay:
@@ -224,7 +226,7 @@ class Transfer:
         return cls(host.decode(), int(port), keys, replace, password.decode())
 
 
-def migrate(redis: FakeRedis, process: Process, words: Sequence[bytes]) -> str:
+def migrate(redis: SimulatedRedis, process: Process, words: Sequence[bytes]) -> str:
     """MIGRATE host port key|"" db timeout [REPLACE] [AUTH password] [AUTH2 user password] [KEYS key …].
 
     Raises:
@@ -262,7 +264,9 @@ def migrate(redis: FakeRedis, process: Process, words: Sequence[bytes]) -> str:
     return "OK"
 
 
-def restore(redis: FakeRedis, target: Process, moving: dict[bytes, Entry], *, replace: bool) -> tuple[str, list[bytes]]:
+def restore(
+    redis: SimulatedRedis, target: Process, moving: dict[bytes, Entry], *, replace: bool
+) -> tuple[str, list[bytes]]:
     """Carry out RESTORE-ASKING of keys; return the first error, and the keys that were stored."""
     failure, stored = "", []
     for key, value in moving.items():
@@ -290,8 +294,8 @@ class Late(NamedTuple):
     since: float
 
 
-def arrive(redis: FakeRedis, target: Process) -> None:
-    """Carry out the commands of a MIGRATE that timed out, once `FakeRedis.lateness` has passed."""
+def arrive(redis: SimulatedRedis, target: Process) -> None:
+    """Carry out the commands of a MIGRATE that timed out, once `SimulatedRedis.lateness` has passed."""
     due = [each for each in redis.late if each.pod == target.pod and redis.now - each.since >= redis.lateness]
     for each in due:
         redis.late.remove(each)
@@ -300,17 +304,17 @@ def arrive(redis: FakeRedis, target: Process) -> None:
         wrote(target)
 
 
-def connections(redis: FakeRedis, target: Process) -> list[str]:
+def connections(redis: SimulatedRedis, target: Process) -> list[str]:
     """Return the addresses of the servers whose MIGRATE a target has not executed yet."""
     return sorted({each.source for each in redis.late if each.pod == target.pod})
 
 
-def disconnect(redis: FakeRedis, target: Process, source: str) -> None:
+def disconnect(redis: SimulatedRedis, target: Process, source: str) -> None:
     """Close the connection of such a server: the target drops the commands that it has not executed."""
     redis.late = [each for each in redis.late if (each.pod, each.source) != (target.pod, source)]
 
 
-def _restore(redis: FakeRedis, target: Process, key: bytes, value: Entry, *, replace: bool) -> str:
+def _restore(redis: SimulatedRedis, target: Process, key: bytes, value: Entry, *, replace: bool) -> str:
     """Carry out RESTORE-ASKING of one key; return the error, or an empty string."""
     node, slot = target.node, slot_of(key)
     owner = node.owner(slot)

@@ -1,4 +1,4 @@
-"""Failure detection, failover and cluster state of `FakeRedis`.
+"""Failure detection, failover and cluster state of `SimulatedRedis`.
 
 Source: clusterCron, clusterHandleSlaveFailover, clusterSendFailoverAuthIfNeeded, clusterUpdateState in cluster.c of
 Redis 7.0.
@@ -14,7 +14,7 @@ from tests.redis.simulation.node import ALL, NOADDR, SUSPECTED, Known, Node
 from tests.redis.simulation.process import BOOT, Election, Process
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.database import FakeRedis
+    from tests.redis.simulation.unguarded import SimulatedRedis
 
 PING_TURNS = 4
 """Turns in which every node is pinged once."""
@@ -28,7 +28,7 @@ PAUSE_SECONDS = 2 * MANUAL_FAILOVER_SECONDS
 REPLICATION_PING_SECONDS = 10.0
 
 
-def tick(redis: FakeRedis, process: Process) -> None:
+def tick(redis: SimulatedRedis, process: Process) -> None:
     """Run the cluster cron of a node once. Redis runs it ten times a second."""
     node = process.node
     if process.rewrites_until and process.rewrites_until <= redis.now:
@@ -58,7 +58,7 @@ def tick(redis: FakeRedis, process: Process) -> None:
     process.serves = is_healthy(redis, process)
 
 
-def is_healthy(redis: FakeRedis, process: Process) -> bool:
+def is_healthy(redis: SimulatedRedis, process: Process) -> bool:
     """Whether clients are served (cluster_state:ok)."""
     node = process.node
     if not node.me.primary and redis.now - process.began < BOOT and not process.serves:
@@ -83,7 +83,7 @@ def has_majority(node: Node) -> bool:
     return sum(not known.unhealthy for known in voters) >= len(voters) // 2 + 1
 
 
-def run_election(redis: FakeRedis, process: Process) -> None:
+def run_election(redis: SimulatedRedis, process: Process) -> None:
     """Run the election of a replica whose primary failed, or that received CLUSTER FAILOVER."""
     node, election = process.node, process.election
     if election.manual and election.manual <= redis.now:
@@ -113,7 +113,7 @@ def run_election(redis: FakeRedis, process: Process) -> None:
         redis.take_over(process, election.epoch, f"{process.pod} is elected")
 
 
-def _caught_up(redis: FakeRedis, process: Process, lead: Known) -> bool:
+def _caught_up(redis: SimulatedRedis, process: Process, lead: Known) -> bool:
     """Whether a replica has caught up with its primary, which pauses writes for that."""
     primary = redis.peer(process, lead.address, lead.bus)
     if primary is None or primary.node.id != lead.id:
@@ -123,7 +123,7 @@ def _caught_up(redis: FakeRedis, process: Process, lead: Known) -> bool:
     return process.linked and process.node.offset >= primary.node.offset
 
 
-def is_electable(redis: FakeRedis, process: Process) -> bool:
+def is_electable(redis: SimulatedRedis, process: Process) -> bool:
     """Whether the data of a replica is recent enough for an election (cluster-replica-validity-factor)."""
     factor = int(process.config("cluster-replica-validity-factor"))
     if not factor or process.linked:
@@ -139,7 +139,7 @@ def _rank(process: Process, lead: Known) -> int:
     return sum(known.primary == lead.id and known.offset > process.node.offset for known in process.node.others)
 
 
-def _grants(redis: FakeRedis, process: Process, known: Known, lead: Known, *, forced: bool) -> bool:
+def _grants(redis: SimulatedRedis, process: Process, known: Known, lead: Known, *, forced: bool) -> bool:
     """Whether a primary votes for a replica."""
     voter = redis.peer(process, known.address, known.bus)
     if voter is None or voter.node.id != known.id:

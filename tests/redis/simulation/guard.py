@@ -20,13 +20,14 @@ from tests.harness.api_server.requests import TargetedRequest, value_at
 from tests.harness.scenario import Unsafe
 from tests.redis.simulation.client import Entry
 from tests.redis.simulation.election import REPLICATION_PING_SECONDS, has_majority, is_electable
+from tests.redis.simulation.invariants import Invariants
 from tests.redis.simulation.ledger import Branch, Record, State, alive
 from tests.redis.simulation.node import ALL, Node, slot_of
 from tests.redis.simulation.process import BOOT, Process
 from tests.support.hibernating import Hibernations, is_requested
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.database import FakeRedis
+    from tests.redis.simulation.unguarded import SimulatedRedis
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Loss:
 
 
 @dataclass
-class Guard:
+class Guard(Invariants):
     """Checks every operation on servers and Kubernetes objects, and every key after every event.
 
     A key is judged as soon as its slot has an owner that serves clients. Meanwhile some disk must have it.
@@ -105,19 +106,21 @@ class Guard:
 
     # Events of servers.
 
-    def ended(self, redis: FakeRedis, process: Process) -> None:
+    def ended(self, redis: SimulatedRedis, process: Process) -> None:
         """Extend the budget by what is lost with a process that ends or hangs."""
         node, had = process.node, process.node.keys
         if not process.persistent and not process.hangs:
             node.keys = dict(node.saved) if process.saves else {}
         self._extend(redis, node, had, _candidates(redis, process))
 
-    def ends_log(self, redis: FakeRedis, process: Process) -> None:
+    def ends_log(self, redis: SimulatedRedis, process: Process) -> None:
         """Require a snapshot from a server that switches its log off, unless its user wants no file at all."""
         if not process.node.covered and any(spec.get("save") != "" for spec in _configs(redis, process)):
             self.fail(f"{process.pod} switches its log off, and has no snapshot of its data")
 
-    def unloaded(self, redis: FakeRedis, process: Process, had: Mapping[bytes, Entry], *, is_covered: bool) -> None:
+    def unloaded(
+        self, redis: SimulatedRedis, process: Process, had: Mapping[bytes, Entry], *, is_covered: bool
+    ) -> None:
         """Extend the budget by what a server does not load from its disk, if its user has switched the log off.
 
         A server that begins a log ignores its snapshot (loadDataFromDisk in server.c), which no user wants; nor that it
@@ -134,7 +137,7 @@ class Guard:
             self.fail(f"{process.pod} starts without the keys in its log, of which it has no snapshot")
         self._extend(redis, process.node, had, _candidates(redis, process))
 
-    def takes_over(self, redis: FakeRedis, successor: Process) -> None:
+    def takes_over(self, redis: SimulatedRedis, successor: Process) -> None:
         """Extend the budget by what a primary has that was cut off when its replica was elected."""
         lead, election = successor.node.lead, successor.election
         primary = redis.node(lead.id) if lead else None
@@ -144,21 +147,27 @@ class Guard:
             self._extend(redis, primary, primary.keys, [successor.node])
             self.deposed[primary.id] = redis.now
 
-    def outbid(self, redis: FakeRedis, node: Node) -> None:
+    def outbid(self, redis: SimulatedRedis, node: Node) -> None:
         """Extend the budget by what a primary has that loses its slots to a newer claim, after a user's failover."""
         if self.user_failovers:
             self._extend(redis, node, node.keys, _disks(redis, node))
 
-    def lost(self, redis: FakeRedis, node: Node) -> None:
+    def lost(self, redis: SimulatedRedis, node: Node) -> None:
         """Extend the budget by what is lost with a disk, which is deleted already."""
         self._extend(redis, node, node.keys, [], deleted=True)
 
-    def rolled_back(self, redis: FakeRedis, node: Node, had: Mapping[bytes, Entry]) -> None:
+    def rolled_back(self, redis: SimulatedRedis, node: Node, had: Mapping[bytes, Entry]) -> None:
         """Extend the budget by what a disk no longer has of the slots that its node owns."""
         self._extend(redis, node, had, [node])
 
     def _extend(
-        self, redis: FakeRedis, node: Node, had: Mapping[bytes, Entry], copies: list[Node], *, deleted: bool = False
+        self,
+        redis: SimulatedRedis,
+        node: Node,
+        had: Mapping[bytes, Entry],
+        copies: list[Node],
+        *,
+        deleted: bool = False,
     ) -> None:
         """Extend the budgets of the keys that clients find at a node, down to the newest of some copies.
 
@@ -198,33 +207,33 @@ class Guard:
         """Whether a node has, or had, the keys of a primary as its replica."""
         return bool(node.id) and primary.id in (node.me.primary, self.copies.get(node.id))
 
-    def _lower(self, redis: FakeRedis, key: bytes, copies: Iterable[Node]) -> None:
+    def _lower(self, redis: SimulatedRedis, key: bytes, copies: Iterable[Node]) -> None:
         entries = [copy.keys.get(key) for copy in copies]
         for branch in self.records[key].branches:
             if branch.lower(entries, redis.now):
                 self.lowered.add(key)
 
-    def _is_at_owner(self, redis: FakeRedis, key: bytes, node: Node) -> bool:
+    def _is_at_owner(self, redis: SimulatedRedis, key: bytes, node: Node) -> bool:
         owner = redis.node(redis.owner(slot_of(key), node.cluster))
         return owner is not None and key in owner.keys
 
-    def _holds(self, redis: FakeRedis, key: bytes, node: Node) -> bool:
+    def _holds(self, redis: SimulatedRedis, key: bytes, node: Node) -> bool:
         """Whether a node has a state of a key that may be found."""
         value = node.keys.get(key)
         return any(branch.found(value, redis.now) for branch in self.records[key].branches)
 
-    def _is_kept(self, redis: FakeRedis, key: bytes, target: str) -> bool:
+    def _is_kept(self, redis: SimulatedRedis, key: bytes, target: str) -> bool:
         """Whether the target of an open slot has the key as promised, or may have deleted it."""
         node = redis.node(target)
         return node is not None and self._holds(redis, key, node)
 
-    def moved(self, redis: FakeRedis, source: Process, target: Process, keys: Iterable[bytes]) -> None:
+    def moved(self, redis: SimulatedRedis, source: Process, target: Process, keys: Iterable[bytes]) -> None:
         """Record keys that moved by MIGRATE to a node whose replicas do not have them yet, though replicas had them."""
         copied = any(other.linked for other in redis.connected_to(source))
         if copied and (keys := {*keys} & self.records.keys()):
             self.unconfirmed.setdefault(target.node.id, {}).setdefault(redis.batch, set()).update(keys)
 
-    def connected(self, redis: FakeRedis, replica: Node) -> None:
+    def connected(self, redis: SimulatedRedis, replica: Node) -> None:
         """Record that a replica that has been in sync with its primary is connected to it."""
         self.linked[replica.id] = redis.now
 
@@ -233,7 +242,7 @@ class Guard:
         self.unconfirmed.pop(primary.id, None)
         self.copies[replica.id] = primary.id
 
-    def may_join(self, redis: FakeRedis, one: Node, other: Node) -> None:
+    def may_join(self, redis: SimulatedRedis, one: Node, other: Node) -> None:
         """Check that two nodes that meet belong to one cluster."""
         names = {process.cluster for process in redis.processes.values() if process.node in (one, other)}
         if len(names) > 1:
@@ -257,7 +266,7 @@ class Guard:
         if process.cluster != primary.cluster and not primary.is_hostile:
             self.fail(f"{process.pod} copies {primary.pod}, a server of another cluster")
 
-    def may_overwrite(self, redis: FakeRedis, replica: Node, primary: Process) -> None:
+    def may_overwrite(self, redis: SimulatedRedis, replica: Node, primary: Process) -> None:
         """Check that a full resync discards no only copy.
 
         A replica connects to the address of its primary within a second. If the container of the primary starts again
@@ -273,7 +282,7 @@ class Guard:
 
     # Consent of the user.
 
-    def agree(self, redis: FakeRedis, token: str, loss: Loss) -> None:
+    def agree(self, redis: SimulatedRedis, token: str, loss: Loss) -> None:
         """Record that the user allows a recovery, instead of the one that was allowed before.
 
         Some of the nodes with older keys may own such slots already.
@@ -287,7 +296,7 @@ class Guard:
         """Record that the user no longer allows a recovery."""
         self.agreed.clear()
 
-    def _end_consent(self, redis: FakeRedis) -> None:
+    def _end_consent(self, redis: SimulatedRedis) -> None:
         """End the consent to the loss of slots whose owner runs: with their keys, or after the recovery."""
         running = {process.node.id for process in redis.running}
         owned = {node: slots for node, slots in redis.owners(redis.client.home).items() if node in running}
@@ -303,7 +312,7 @@ class Guard:
         """Whether the user allowed that clients find the older keys of a node."""
         return any(node.id in loss.older for loss in self.agreed.values())
 
-    def _give_up(self, redis: FakeRedis, slots: int) -> None:
+    def _give_up(self, redis: SimulatedRedis, slots: int) -> None:
         """Let clients miss the keys of slots, until they write them again. What is given up never comes back: nodes of
         Redis would serve the older data for a moment, which no operator can prevent.
         """
@@ -314,7 +323,7 @@ class Guard:
                 self.lowered.add(key)
         redis.discard(slots)
 
-    def _serve_older(self, redis: FakeRedis, node: Node, slots: int) -> None:
+    def _serve_older(self, redis: SimulatedRedis, node: Node, slots: int) -> None:
         """Let clients find the keys of slots as a node has them. All others are given up."""
         for key in [key for key in self.records if slots >> slot_of(key) & 1]:
             if (entry := node.keys.get(key)) is None:
@@ -327,7 +336,7 @@ class Guard:
     # Writes of clients, and what they find.
 
     def acknowledge(
-        self, redis: FakeRedis, process: Process, key: bytes, before: Entry | None, after: Entry | None
+        self, redis: SimulatedRedis, process: Process, key: bytes, before: Entry | None, after: Entry | None
     ) -> None:
         """Record an acknowledged write, and check the value that it found."""
         if self.disabled:
@@ -351,7 +360,7 @@ class Guard:
         if after is not None:
             record.branches.append(Branch(State(number, after, None), number))
 
-    def _is_left_behind(self, redis: FakeRedis, process: Process, slot: int) -> bool:
+    def _is_left_behind(self, redis: SimulatedRedis, process: Process, slot: int) -> bool:
         """Whether only a server's outdated nodes.conf names it as the owner, and no other node has answered it yet.
 
         What clients write to it until its node timeout is lost (docs/concepts/durability.md).
@@ -359,7 +368,7 @@ class Guard:
         is_alone = all(known.last_response <= process.began for known in process.node.others)
         return is_alone and redis.owner(slot, process.cluster) != process.node.id
 
-    def inspect(self, redis: FakeRedis, action: str, keys: Collection[bytes] | None = None) -> None:
+    def inspect(self, redis: SimulatedRedis, action: str, keys: Collection[bytes] | None = None) -> None:
         """Check that clients find what they were promised, or that it exists while no server answers them."""
         if self.disabled or not self.records or (keys is not None and not keys):
             return
@@ -380,7 +389,7 @@ class Guard:
             if not is_found:
                 self._judge(redis, key, node, action)
 
-    def _judge(self, redis: FakeRedis, key: bytes, node: Node | None, action: str) -> None:
+    def _judge(self, redis: SimulatedRedis, key: bytes, node: Node | None, action: str) -> None:
         record = self.records[key]
         found = _read(redis, node, key) if node is not None else None
         if node is None or found is _UNREADABLE:
@@ -394,7 +403,7 @@ class Guard:
         if len(record.branches) > 1:
             self._require_copies(redis, key, record.branches, action)
 
-    def _use_up(self, redis: FakeRedis, key: bytes, node: Node, branch: Branch, found: Entry | None) -> None:
+    def _use_up(self, redis: SimulatedRedis, key: bytes, node: Node, branch: Branch, found: Entry | None) -> None:
         """End the budget of a key once all replicas of its owner have what clients find."""
         process = redis.process_of(node)
         replicas = redis.replicas_of(process) if process else []
@@ -405,7 +414,7 @@ class Guard:
             branch.head, branch.floor = state, state.number
             self.lowered.discard(key)
 
-    def _require_kept(self, redis: FakeRedis, key: bytes, found: Entry | None, action: str) -> None:
+    def _require_kept(self, redis: SimulatedRedis, key: bytes, found: Entry | None, action: str) -> None:
         """Require that what clients were promised is kept elsewhere, where a migration of its slot left it."""
         record = self.records[key]
         if found is not None and found.number in record.revived:
@@ -419,7 +428,7 @@ class Guard:
             )
         self._require_copies(redis, key, record.branches, action)
 
-    def _require_copies(self, redis: FakeRedis, key: bytes, branches: Iterable[Branch], action: str) -> None:
+    def _require_copies(self, redis: SimulatedRedis, key: bytes, branches: Iterable[Branch], action: str) -> None:
         """Require that some disk has what clients were promised."""
         for branch in branches:
             head = branch.head.entry
@@ -430,7 +439,7 @@ class Guard:
             if not any(branch.found(node.keys.get(key), redis.now) for node in redis.disks.values()):
                 self.fail(f"{action}: acknowledged writes are lost: no server has {key.decode()}, which was {head}")
 
-    def unresolved(self, redis: FakeRedis) -> list[bytes]:
+    def unresolved(self, redis: SimulatedRedis) -> list[bytes]:
         """Return the keys of which clients do not find all that they were promised, though their slot is served.
 
         Keys of slots without an owner that serves are not included: `inspect` requires that a disk has them.
@@ -450,7 +459,7 @@ class Guard:
                 found.append(key)
         return found
 
-    def require_resolved(self, redis: FakeRedis, reported: str = "") -> None:
+    def require_resolved(self, redis: SimulatedRedis, reported: str = "") -> None:
         """Require at the end of a run that clients find all keys, except conflicts that the operator reports.
 
         Args:
@@ -462,7 +471,7 @@ class Guard:
             slots = ", ".join(map(str, sorted({slot_of(key) for key in unresolved})))
             self.fail(f"the run ends with keys that clients do not find, in slots {slots}: {_keys(unresolved)}")
 
-    def only_copies(self, redis: FakeRedis, node: Node) -> list[bytes]:
+    def only_copies(self, redis: SimulatedRedis, node: Node) -> list[bytes]:
         """Return the keys of which no other disk has what clients were promised."""
         others = [other for other in redis.disks.values() if other is not node]
         return [
@@ -477,7 +486,7 @@ class Guard:
             )
         ]
 
-    def _has_lost(self, redis: FakeRedis, node: Node) -> bool:
+    def _has_lost(self, redis: SimulatedRedis, node: Node) -> bool:
         """Whether a node has the keys of all slots that have no owner, or whose owner no longer exists.
 
         That is so if it lost its nodes.conf, but not its data.
@@ -493,14 +502,14 @@ class Guard:
 
     # Commands of the operator.
 
-    def may_replicate(self, redis: FakeRedis, process: Process, primary: str) -> None:
+    def may_replicate(self, redis: SimulatedRedis, process: Process, primary: str) -> None:
         """Check that a node that becomes a replica has no only copy."""
         if process.node.me.primary == primary:
             return
         if missing := self.only_copies(redis, process.node):
             self.fail(f"{process.pod} becomes a replica and discards the only copy of {_keys(missing)}")
 
-    def may_add(self, redis: FakeRedis, process: Process, slots: int) -> None:
+    def may_add(self, redis: SimulatedRedis, process: Process, slots: int) -> None:
         """Check that slots are assigned once, and again only with the user's consent."""
         if self._allows(slots):
             self._refuse_other_keys(redis, process, slots)
@@ -514,14 +523,14 @@ class Guard:
             if owned & slots and node_id != process.node.id:
                 self.fail(f"{process.pod} is assigned slots that {redis.name(node_id)} owns")
 
-    def _refuse_other_keys(self, redis: FakeRedis, process: Process, slots: int) -> None:
+    def _refuse_other_keys(self, redis: SimulatedRedis, process: Process, slots: int) -> None:
         """Check that no other server has keys of slots that are given up."""
         for other in redis.running:
             kept = [key for key in other.node.keys if slots >> slot_of(key) & 1]
             if kept and other is not process and other.cluster == process.cluster:
                 self.fail(f"{process.pod} is assigned slots, empty, though {other.pod} has {_keys(kept)}")
 
-    def may_own(self, redis: FakeRedis, process: Process, slot: int, to: str) -> None:
+    def may_own(self, redis: SimulatedRedis, process: Process, slot: int, to: str) -> None:
         """Check that a slot changes its owner only after all of its keys moved."""
         owner = redis.owner(slot, process.cluster)
         if owner in ("", to):
@@ -540,7 +549,7 @@ class Guard:
                 f"{len(left)} of its keys"
             )
 
-    def may_forget(self, redis: FakeRedis, process: Process, node_id: str) -> None:
+    def may_forget(self, redis: SimulatedRedis, process: Process, node_id: str) -> None:
         """Check that a node that is forgotten owns no slots and has no only copy."""
         owned = redis.owners(process.cluster).get(node_id, 0)
         readopted = redis.node(node_id) is None and any(
@@ -555,7 +564,7 @@ class Guard:
         if missing:
             self.fail(f"{process.pod} forgets {redis.name(node_id)}, which has the only copy of {_keys(missing)}")
 
-    def may_promote(self, redis: FakeRedis, process: Process, mode: str) -> None:
+    def may_promote(self, redis: SimulatedRedis, process: Process, mode: str) -> None:
         """Check that FORCE and TAKEOVER replace only a primary that no longer runs, or that resumed with old data."""
         lead = process.node.lead
         if lead is None or not mode:
@@ -587,20 +596,20 @@ class Guard:
         """Return for how long a primary acknowledged writes after a replica was last connected to it, in seconds."""
         return self.served.get(primary, 0.0) - self.linked.get(copy.node.id, 0.0)
 
-    def _is_outdated(self, redis: FakeRedis, primary: Process, copy: Process) -> bool:
+    def _is_outdated(self, redis: SimulatedRedis, primary: Process, copy: Process) -> bool:
         """Whether a primary accepts no writes, and has none that a copy lacks."""
         linked = sum(each.linked for each in redis.connected_to(primary))
         refuses = linked < int(primary.config("min-replicas-to-write"))
         return refuses and not primary.hangs and not self._newer(redis, primary.node, copy.node)
 
-    def _newer(self, redis: FakeRedis, one: Node, other: Node) -> list[bytes]:
+    def _newer(self, redis: SimulatedRedis, one: Node, other: Node) -> list[bytes]:
         return [
             key
             for key in self.records
             if key in one.keys and (key not in other.keys or one.keys[key].number > other.keys[key].number)
         ]
 
-    def may_reset(self, redis: FakeRedis, process: Process, *, hard: bool) -> None:
+    def may_reset(self, redis: SimulatedRedis, process: Process, *, hard: bool) -> None:
         """Check that only a node without keys and slots is reset, and not hard."""
         if hard:
             self.fail(f"{process.pod} is reset hard")
@@ -609,7 +618,7 @@ class Guard:
 
     # Writes of the operator to Kubernetes.
 
-    def check_write(self, redis: FakeRedis, target: TargetedRequest, live: Obj | None) -> None:
+    def check_write(self, redis: SimulatedRedis, target: TargetedRequest, live: Obj | None) -> None:
         body, name = target.request.body or {}, target.name
         if target.subresource == "status" and value_at(body, "status.formed"):
             self.formed.add(name)
@@ -634,13 +643,13 @@ class Guard:
                 self.fail(violation)
             self.may_shrink(redis, name, replicas, f"the operator scales the StatefulSet {name} to {replicas} replicas")
 
-    def may_form_again(self, redis: FakeRedis, name: str) -> None:
+    def may_form_again(self, redis: SimulatedRedis, name: str) -> None:
         """Check that a cluster is created again only if no disk has keys of it."""
         if kept := [node for node in redis.disks.values() if node.cluster == name and node.keys]:
             names = ", ".join(sorted(node.name for node in kept))
             self.fail(f"the operator records that {name} is not formed, though the disks of {names} have keys")
 
-    def may_stop(self, redis: FakeRedis, pod: str, action: str) -> None:
+    def may_stop(self, redis: SimulatedRedis, pod: str, action: str) -> None:
         """Check that a primary hands over before it stops, and that a candidate for a failed primary keeps running.
 
         A primary that does not reach most of the others neither serves nor can hand over. Its disk remains.
@@ -667,7 +676,7 @@ class Guard:
             if lead and not is_given_up and (primary is None or redis.process_of(primary) is None):
                 self.fail(f"{action}, a replica whose primary is unreachable")
 
-    def may_shrink(self, redis: FakeRedis, name: str, replicas: int, action: str) -> None:
+    def may_shrink(self, redis: SimulatedRedis, name: str, replicas: int, action: str) -> None:
         """Check that pods are deleted only after their slots and only copies moved, unless the user stops all pods."""
         if replicas == 0 and is_requested(redis.objects(API.kind), name):
             self.may_hibernate(redis, name, action)
@@ -682,7 +691,7 @@ class Guard:
             if missing := self.only_copies(redis, process.node):
                 self.fail(f"{action}: {process.pod} has the only copy of {_keys(missing)}")
 
-    def may_begin_to_hibernate(self, redis: FakeRedis, name: str, size: int) -> None:
+    def may_begin_to_hibernate(self, redis: SimulatedRedis, name: str, size: int) -> None:
         """Check that every node runs in sync, and that the user requests the hibernation."""
         action = f"the operator stops the pods of {name}"
         if not is_requested(redis.objects(API.kind), name):
@@ -696,7 +705,7 @@ class Guard:
             if not process.serves or (process.node.me.primary and not process.linked):
                 self.fail(f"{action}, while {process.pod} does not serve in sync")
 
-    def may_hibernate(self, redis: FakeRedis, name: str, action: str) -> None:
+    def may_hibernate(self, redis: SimulatedRedis, name: str, action: str) -> None:
         """Check that all pods stop while no slot moves, and that each volume then has the data.
 
         Replicas get SIGTERM first: the API server reports whole seconds, so that one of two can be required.
@@ -713,7 +722,7 @@ class Guard:
             if process.node.me.primary and pod and _deleted_seconds(pod, redis.clock()) < 1:
                 self.fail(f"{action}, while the replica {process.pod} could take over")
 
-    def may_destroy(self, redis: FakeRedis, claim: Obj, action: str) -> None:
+    def may_destroy(self, redis: SimulatedRedis, claim: Obj, action: str) -> None:
         """Check that the node of a deleted volume owns no slots and has no only copy."""
         node = redis.disks.get(claim["metadata"]["uid"])
         if node is None or not node.id:
@@ -737,13 +746,13 @@ def _deleted_seconds(pod: Obj, now: datetime) -> float:
     return (now - datetime.fromisoformat(metadata["deletionTimestamp"]) + grace).total_seconds()
 
 
-def _ends_with_pod(redis: FakeRedis, process: Process) -> bool:
+def _ends_with_pod(redis: SimulatedRedis, process: Process) -> bool:
     """Whether the claim of a server is being deleted, which waits for the pod (kubernetes.io/pvc-protection)."""
     claims = {obj["metadata"]["uid"]: obj for _, obj in redis.objects(PERSISTENT_VOLUME_CLAIM)}
     return "deletionTimestamp" in claims.get(process.disk, {"metadata": {}})["metadata"]
 
 
-def _serving(redis: FakeRedis, keys: Iterable[bytes]) -> dict[int, Node]:
+def _serving(redis: SimulatedRedis, keys: Iterable[bytes]) -> dict[int, Node]:
     """Return the nodes that serve clients, by the slots of keys: those with the newest claim, if they run and serve."""
     owners = redis.owners(redis.client.home)
     used = frozenset(map(slot_of, keys))
@@ -761,20 +770,20 @@ def _among(mask: int, slots: frozenset[int]) -> tuple[int, ...]:
     return tuple(slot for slot in slots if mask >> slot & 1)
 
 
-def values(redis: FakeRedis) -> dict[bytes, Entry]:
+def values(redis: SimulatedRedis) -> dict[bytes, Entry]:
     """Return the values of the keys that clients wrote, as the nodes that serve clients have them."""
     serving = _serving(redis, redis.guard.records)
     read = {key: _read(redis, serving[slot_of(key)], key) for key in redis.guard.records if slot_of(key) in serving}
     return {key: value for key, value in read.items() if value is not None}
 
 
-def _configs(redis: FakeRedis, process: Process) -> list[Obj]:
+def _configs(redis: SimulatedRedis, process: Process) -> list[Obj]:
     """Return spec.config of each resource with the name of the cluster of a server."""
     found = (obj for _, obj in redis.objects(API.kind) if obj["metadata"]["name"] == process.cluster)
     return [obj["spec"].get("config") or {} for obj in found]
 
 
-def _read(redis: FakeRedis, node: Node, key: bytes) -> Entry | None:
+def _read(redis: SimulatedRedis, node: Node, key: bytes) -> Entry | None:
     """Return what a client reads from the owner of a slot, following its redirection."""
     slot = slot_of(key)
     if key in node.keys or slot not in node.migrating:
@@ -801,12 +810,12 @@ def _tolerated_lag(replica: Process) -> float:
     return REPLICATION_PING_SECONDS + 11 * replica.timeout
 
 
-def _candidates(redis: FakeRedis, primary: Process) -> list[Node]:
+def _candidates(redis: SimulatedRedis, primary: Process) -> list[Node]:
     """Return the replicas of a primary that Redis may elect."""
     return [other.node for other in redis.replicas_of(primary) if is_electable(redis, other)]
 
 
-def _disks(redis: FakeRedis, node: Node) -> list[Node]:
+def _disks(redis: SimulatedRedis, node: Node) -> list[Node]:
     return [other for other in redis.disks.values() if other is not node]
 
 

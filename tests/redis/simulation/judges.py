@@ -13,11 +13,11 @@ from shared.status import conditions
 from tests.redis.simulation.node import ALL
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.database import FakeRedis
     from tests.redis.simulation.process import Process
+    from tests.redis.simulation.unguarded import SimulatedRedis
 
 
-def judge_status(redis: FakeRedis, found: Obj) -> None:
+def judge_status(redis: SimulatedRedis, found: Obj) -> None:
     """Judge a status as data: each value must be true of the servers.
 
     Raises:
@@ -61,7 +61,7 @@ def judge_status(redis: FakeRedis, found: Obj) -> None:
     assert status["masters"] == len(shards), f"{status['masters']} primaries are reported"
 
 
-def _available(redis: FakeRedis, cluster: str) -> int:
+def _available(redis: SimulatedRedis, cluster: str) -> int:
     """Return the slots that primaries serve; while the operator reaches no server, the slots of those that listen.
 
     Only the kubelet reports on servers then, and the readiness probe only connects. Redis accepts connections also with
@@ -76,7 +76,7 @@ def _available(redis: FakeRedis, cluster: str) -> int:
     return found
 
 
-def _judge_serving(redis: FakeRedis, process: Process, entry: Obj) -> None:
+def _judge_serving(redis: SimulatedRedis, process: Process, entry: Obj) -> None:
     """Judge the entry of a node that serves clients: its identity, and that a replica is in sync with its primary.
 
     An operator that does not reach the primary cannot know where the link of the replica leads. The replica counts as

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from operators.redis.client.server import Access, Endpoint, Server
+from tests.harness.clock import Clock
 from tests.harness.harness import NOW
-from tests.harness.scenario import Clock
 from tests.redis.simulation.client import KEYS, OLD_KEYS, Entry
 from tests.redis.simulation.command_line import Command
 from tests.redis.simulation.database import FakeRedis

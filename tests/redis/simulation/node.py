@@ -1,4 +1,4 @@
-"""State of a `FakeRedis` node on its disk: id, cluster view and keys.
+"""State of a `SimulatedRedis` node on its disk: id, cluster view and keys.
 
 Slots are masks: slot N is bit N.
 

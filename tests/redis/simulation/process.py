@@ -1,4 +1,4 @@
-"""Server process of `FakeRedis`: state that is lost when the process ends."""
+"""Server process of `SimulatedRedis`: state that is lost when the process ends."""
 
 from __future__ import annotations
 

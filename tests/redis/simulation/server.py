@@ -1,4 +1,4 @@
-"""Connection of the operator to one server of `FakeRedis`."""
+"""Connection of the operator to one server of `SimulatedRedis`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.redis.simulation.node import database_of, slot_of
 from tests.redis.simulation.process import DEFAULTS, Process, digest
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.database import FakeRedis
+    from tests.redis.simulation.unguarded import SimulatedRedis
 
 Words = Sequence[bytes]
 
@@ -70,7 +70,7 @@ class Life:
 class FakeServer:
     """`operators.redis.client.server.Server` of a fake."""
 
-    def __init__(self, redis: FakeRedis, life: Life, endpoint: Endpoint, access: Access) -> None:
+    def __init__(self, redis: SimulatedRedis, life: Life, endpoint: Endpoint, access: Access) -> None:
         self._redis = redis
         self._life = life
         self._endpoint = endpoint
@@ -231,7 +231,7 @@ class FakeServer:
         return len(found)
 
 
-def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
+def _evaluate(redis: SimulatedRedis, process: Process, words: Words) -> Any:
     """Carry out one of the operator's scripts: the digests of keys, or the deletion of a key if it has a digest."""
     script, count, *more = words[1:]
     if b"GETKEYSINSLOT" in script:
@@ -255,7 +255,7 @@ def _evaluate(redis: FakeRedis, process: Process, words: Words) -> Any:
     return 1
 
 
-def _restore_functions(redis: FakeRedis, process: Process, _: Words) -> Any:
+def _restore_functions(redis: SimulatedRedis, process: Process, _: Words) -> Any:
     if process.pod in redis.full:
         raise Refused("OOM command not allowed when used memory > 'maxmemory'.")
     return "OK"
@@ -282,7 +282,7 @@ def name_of(words: Words) -> str:
     return first
 
 
-def _info(redis: FakeRedis, process: Process, _: Words) -> str:
+def _info(redis: SimulatedRedis, process: Process, _: Words) -> str:
     node = process.node
     valkey = process.engine == "valkey"
     lines: dict[str, object] = {
@@ -338,7 +338,7 @@ def _info(redis: FakeRedis, process: Process, _: Words) -> str:
 _WILDCARDS = frozenset("*?[")
 
 
-def _config_get(_: FakeRedis, process: Process, words: Words) -> list[str]:
+def _config_get(_: SimulatedRedis, process: Process, words: Words) -> list[str]:
     if len(words) == 3 and _WILDCARDS.isdisjoint(name := words[2].decode().lower()):
         value = process.settings.get(name, DEFAULTS.get(name))
         return [] if value is None else [name, value]
@@ -351,7 +351,7 @@ def _config_get(_: FakeRedis, process: Process, words: Words) -> list[str]:
     return [text for name in sorted(found) for text in (name, settings[name])]
 
 
-def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
+def _config_set(redis: SimulatedRedis, process: Process, words: Words) -> str:
     pairs = [word.decode() for word in words[2:]]
     if process.tls is not None and any(name in tls.FILES for name in pairs[::2]):
         found = tls.loaded({**process.settings, **dict(zip(pairs[::2], pairs[1::2], strict=True))}, process.files)
@@ -375,7 +375,7 @@ def _config_set(redis: FakeRedis, process: Process, words: Words) -> str:
     return "OK"
 
 
-def _save(redis: FakeRedis, process: Process, _: Words) -> str:
+def _save(redis: SimulatedRedis, process: Process, _: Words) -> str:
     """Begin a snapshot of the present keys (BGSAVE)."""
     if process.snapshot:
         raise Refused("ERR Background save already in progress")
@@ -384,7 +384,7 @@ def _save(redis: FakeRedis, process: Process, _: Words) -> str:
     return "Background saving started"
 
 
-def _set_user(redis: FakeRedis, process: Process, words: Words) -> str:
+def _set_user(redis: SimulatedRedis, process: Process, words: Words) -> str:
     """Carry out ACL SETUSER: all rules, or none. Permissions are not simulated."""
     name = words[2].decode()
     passwords = set(process.passwords if name == "default" else process.users.get(name, ()))
@@ -410,7 +410,7 @@ def _set_user(redis: FakeRedis, process: Process, words: Words) -> str:
     return "OK"
 
 
-def _delete_users(redis: FakeRedis, process: Process, words: Words) -> int:
+def _delete_users(redis: SimulatedRedis, process: Process, words: Words) -> int:
     found = [name for word in words[2:] if (name := word.decode()) in process.users]
     for name in found:
         del process.users[name], process.rules[name]
@@ -418,13 +418,13 @@ def _delete_users(redis: FakeRedis, process: Process, words: Words) -> int:
     return len(found)
 
 
-def _list_users(_: FakeRedis, process: Process, __: Words) -> list[str]:
+def _list_users(_: SimulatedRedis, process: Process, __: Words) -> list[str]:
     users = {"default": process.passwords, **process.users}
     opens = {name: " ".join(f"#{hashed}" for hashed in sorted(passwords)) for name, passwords in users.items()}
     return [f"user {name} on {opens[name] or 'nopass'} sanitize-payload ~* &* +@all" for name in users]
 
 
-def _user(_: FakeRedis, process: Process, words: Words) -> list[Any] | None:
+def _user(_: SimulatedRedis, process: Process, words: Words) -> list[Any] | None:
     name = words[2].decode()
     passwords = process.passwords if name == "default" else process.users.get(name)
     if passwords is None:
@@ -435,29 +435,29 @@ def _user(_: FakeRedis, process: Process, words: Words) -> list[Any] | None:
     return [part for pair in (pairs | {"channels": "&*", "selectors": []}).items() for part in pair]
 
 
-def _clients(redis: FakeRedis, process: Process, _: Words) -> str:
+def _clients(redis: SimulatedRedis, process: Process, _: Words) -> str:
     """Return the connections of servers whose MIGRATE was not executed yet; the id is the number of the list."""
     found = enumerate(data.connections(redis, process), 1)
     return "".join(f"id={number} addr={address}:40000 cmd=restore-asking\n" for number, address in found)
 
 
-def _kill(redis: FakeRedis, process: Process, words: Words) -> int:
+def _kill(redis: SimulatedRedis, process: Process, words: Words) -> int:
     if words[2] == b"USER":
         return 0
     data.disconnect(redis, process, data.connections(redis, process)[int(words[3]) - 1])
     return 1
 
 
-def _shut_down(redis: FakeRedis, process: Process, _: Words) -> None:
+def _shut_down(redis: SimulatedRedis, process: Process, _: Words) -> None:
     redis.shut_down(process)
 
 
-def _flush(redis: FakeRedis, process: Process, words: Words) -> str:
+def _flush(redis: SimulatedRedis, process: Process, words: Words) -> str:
     redis.guard.fail(f"{name_of(words)} at {process.pod}")
     return ""
 
 
-_COMMANDS: dict[str, Callable[[FakeRedis, Process, Words], Any]] = {
+_COMMANDS: dict[str, Callable[[SimulatedRedis, Process, Words], Any]] = {
     "PING": lambda *_: "PONG",
     "MULTI": lambda *_: "OK",
     "TIME": lambda redis, *_: [str(int(redis.now)), "0"],

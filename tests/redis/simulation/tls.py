@@ -17,8 +17,8 @@ from shared.pki.stores import parsed
 from shared.pki.validity import signers
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.database import FakeRedis
     from tests.redis.simulation.process import Process
+    from tests.redis.simulation.unguarded import SimulatedRedis
 
 FILES = ("tls-cert-file", "tls-key-file", "tls-ca-cert-file")
 
@@ -61,7 +61,7 @@ def loaded(settings: Mapping[str, str], files: Mapping[str, str]) -> Tls | None:
     return Tls(Pair(certificate, key), trusted, settings.get("tls-auth-clients", "yes") == "yes")
 
 
-def connects(redis: FakeRedis, process: Process, other: Process) -> bool:
+def connects(redis: SimulatedRedis, process: Process, other: Process) -> bool:
     """Whether a server connects to another one, or is connected. A handshake that fails is a violation by default."""
     if process.tls is None or other.tls is None:
         return True

@@ -29,7 +29,7 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.runtime.operator import Operator, ServedKind
-from tests.etcd.simulation import database as simulated
+from tests.etcd.simulation import unguarded as simulated
 from tests.etcd.simulation.database import FakeEtcd
 from tests.harness.kubelet.kubelet import ProcessStatus
 from tests.harness.scenario import Scenario
