@@ -30,7 +30,7 @@ from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import EVENT, POD, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.transport import UNLIMITED, HttpTransport
 from shared.runtime.install import install_crds
-from tests.harness.kubelet.replicas import replica
+from simulator.kubelet.replicas import replica
 from tools.local.controlplane import ControlPlane
 from tools.local.errors import ClusterError
 from tools.local.paths import REPOSITORY

@@ -13,8 +13,8 @@ from typing import Literal
 
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.kinds import Kind, Obj
-from tests.harness.faults import Crash, Faults
-from tests.harness.harness import View, list_view
+from simulator.faults import Crash, Faults
+from simulator.harness import View, list_view
 from tests.harness.outcome import HISTORY
 from tests.harness.reference_run import ReferenceRun
 from tests.harness.scenario import Database

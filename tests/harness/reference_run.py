@@ -10,7 +10,7 @@ from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.kinds import POD, Obj
 from shared.observability import metrics
 from shared.status import conditions
-from tests.harness.harness import View, list_view
+from simulator.harness import View, list_view
 from tests.harness.outcome import Reference
 from tests.harness.scenario import Scenario, ScenarioStep, Stage, Subject, describe_steps
 from tests.harness.scenario_runner import ScenarioRun, World

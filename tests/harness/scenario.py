@@ -36,12 +36,12 @@ from typing import Any, Protocol, runtime_checkable
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import POD, Kind, Obj
 from shared.runtime.controller import Controller
-from tests.harness.api_server.actor import Actor
-from tests.harness.api_server.kinds import Served
-from tests.harness.api_server.requests import TargetedRequest
-from tests.harness.clock import Clock
-from tests.harness.kubelet.kubelet import Processes
-from tests.harness.kubelet.workloads import Workloads
+from simulator.api_server.actor import Actor
+from simulator.api_server.kinds import Served
+from simulator.api_server.requests import TargetedRequest
+from simulator.clock import Clock
+from simulator.kubelet.kubelet import Processes
+from simulator.kubelet.workloads import Workloads
 
 
 class Database(Protocol):

@@ -12,12 +12,12 @@ from http import HTTPStatus
 from shared.kubernetes.errors import AlreadyExists, Conflict, NotFound
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, EVENT, Kind, Obj
 from shared.runtime.steady_clock import SteadyClock
-from tests.harness.api_server.server import ApiServer
-from tests.harness.clock import Clock
-from tests.harness.faults import CALL, Crash
-from tests.harness.harness import NAMESPACE, NOT_SETTLED, NOW, TURNS, Harness, View
-from tests.harness.kubelet.disruption import STALE_AFTER
-from tests.harness.kubelet.workloads import Workloads
+from simulator.api_server.server import ApiServer
+from simulator.clock import Clock
+from simulator.faults import CALL, Crash
+from simulator.harness import NAMESPACE, NOT_SETTLED, NOW, TURNS, Harness, View
+from simulator.kubelet.disruption import STALE_AFTER
+from simulator.kubelet.workloads import Workloads
 from tests.harness.outcome import ObjectName, Operation, Outcome
 from tests.harness.scenario import (
     Judging,

@@ -22,10 +22,10 @@ from shared.kubernetes.kinds import (
     Kind,
     Obj,
 )
+from simulator.api_server.kinds import CONFIG_MAP
+from simulator.api_server.requests import value_at
+from simulator.api_server.server_side_apply import read_records
 from tests.harness import Actor
-from tests.harness.api_server.kinds import CONFIG_MAP
-from tests.harness.api_server.requests import value_at
-from tests.harness.api_server.server_side_apply import read_records
 
 WIDGET = Kind("test.example.com", "v1", "Widget", "widgets")
 """A custom resource with a status subresource and a scale subresource for spec.size."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.harness.api_server.kinds import ATTRIBUTES_CLASS
-from tests.harness.kubelet.claims import INFEASIBLE
+from simulator.api_server.kinds import ATTRIBUTES_CLASS
+from simulator.kubelet.claims import INFEASIBLE
 from tests.harness.scenario import ScenarioStep, Stage
 
 

@@ -16,8 +16,8 @@ from shared.status import conditions
 from shared.steps import hibernation
 from shared.steps.database import HIBERNATION
 from shared.steps.hibernation import WAKES
-from tests.harness.api_server.requests import value_at
-from tests.harness.harness import NAMESPACE
+from simulator.api_server.requests import value_at
+from simulator.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, edit
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.plays import pods, ready

@@ -10,7 +10,7 @@ from shared.pki import ca
 from shared.pki.ca import fulfil
 from shared.pki.certs import Pair
 from shared.pki.rotation import CertificateOrder, Made
-from tests.harness.harness import NOW
+from simulator.harness import NOW
 
 BEGINS, ENDS = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)
 """Validity of certificates of another issuer: it includes the time of every world, and the real time."""

@@ -13,8 +13,8 @@ from typing import Any
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Request
 from shared.kubernetes.kinds import Kind, Obj
-from tests.harness.api_server.actor import Actor, Handler
-from tests.harness.api_server.kinds import CONFIG_MAP
+from simulator.api_server.actor import Actor, Handler
+from simulator.api_server.kinds import CONFIG_MAP
 from tests.support.api_server_scenarios import WIDGET
 
 KINDS = {kind.plural: kind for kind in (WIDGET, CONFIG_MAP)}

@@ -14,7 +14,7 @@ from shared.pki import ca
 from shared.pki.rotation import CertificateOrder, Made
 from shared.pki.stores import fingerprint, parsed
 from shared.status import conditions
-from tests.harness.harness import NAMESPACE
+from simulator.harness import NAMESPACE
 from tests.harness.scenario import Scenario, ScenarioStep, Stage, Subject
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.issuing import authority

@@ -15,7 +15,7 @@ from plugin.commands import base
 from plugin.session import Session, Target
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.client import Request, Response
-from tests.harness.harness import NAMESPACE
+from simulator.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, Subject
 from tests.harness.scenario_runner import ScenarioRun
 from tests.support import plays

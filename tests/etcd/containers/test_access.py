@@ -28,9 +28,9 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import POD, SECRET
 from shared.kubernetes.secret_provenance import RECORD
 from shared.pki.certs import Pair
+from simulator.api_server.server import ApiServer
 from tests.etcd.unit import world
 from tests.etcd.unit.world import assess
-from tests.harness.api_server.server import ApiServer
 from tests.support.containers.etcd_servers import FILES, NEWEST, OPEN, Etcd, Node, eventually, leader
 from tests.support.tls import Authority
 

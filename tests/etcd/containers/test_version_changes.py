@@ -9,8 +9,8 @@ import pytest
 from operators.etcd.client.commands import AddLearner, CancelDowngrade, EnableDowngrade
 from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.server import EndpointStatus
+from simulator.etcd.database import UNREADABLE
 from tests.etcd.containers.test_members import carry_out, grow, members
-from tests.etcd.simulation.unguarded import UNREADABLE
 from tests.support.containers.etcd_servers import OPEN, Cluster, Etcd, Node, eventually, leader, put
 
 pytestmark = pytest.mark.nightly

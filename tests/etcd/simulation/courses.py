@@ -29,9 +29,9 @@ from shared.kubernetes.errors import AlreadyExists
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.secret_provenance import ADOPT
 from shared.status import conditions
+from simulator.etcd.raft import Cluster, quorum
+from simulator.harness import Harness
 from tests.etcd.simulation.database import FakeEtcd
-from tests.etcd.simulation.raft import Cluster, quorum
-from tests.harness.harness import Harness
 from tests.harness.outage import status_lost
 from tests.harness.reference_run import panics
 from tests.harness.scenario import ScenarioStep, Stage, apply, create, edit, if_present, later

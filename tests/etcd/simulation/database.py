@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from simulator.etcd.database import SimulatedEtcd
 from tests.etcd.simulation.guard import Guard
-from tests.etcd.simulation.unguarded import SimulatedEtcd
 
 
 @dataclass

@@ -15,15 +15,15 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEF
 from shared.kubernetes.secrets import content_of
 from shared.steps import hibernation
 from shared.steps.connection import USERNAME_KEY
-from tests.etcd.simulation.invariants import Invariants
-from tests.etcd.simulation.raft import ROOT, Cluster, Disk, MemberRecord, can_win_election, quorum, record_of
-from tests.harness.api_server.requests import TargetedRequest, value_at
+from simulator.api_server.requests import TargetedRequest, value_at
+from simulator.etcd.invariants import Invariants
+from simulator.etcd.raft import ROOT, Cluster, Disk, MemberRecord, can_win_election, quorum, record_of
 from tests.harness.scenario import Unsafe
 from tests.support.hibernating import Hibernations, is_requested
 
 if TYPE_CHECKING:
-    from tests.etcd.simulation.command_line import Command
-    from tests.etcd.simulation.unguarded import Process, SimulatedEtcd
+    from simulator.etcd.command_line import Command
+    from simulator.etcd.database import Process, SimulatedEtcd
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 from operators.etcd.api.backup import API, EtcdBackup
 from operators.etcd.operator import backups
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
-from tests.harness.harness import NAMESPACE, Harness
+from simulator.harness import NAMESPACE, Harness
 from tests.harness.scenario import at_once, create
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import AUTH, ETCD, NAME, OPTIONS, STORE, cluster, given_password, member

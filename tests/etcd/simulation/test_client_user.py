@@ -20,9 +20,9 @@ from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.status import conditions
 from shared.steps.passwords import ROTATE
+from simulator.etcd.raft import User, Users
+from simulator.harness import NAMESPACE
 from tests.etcd.simulation.database import FakeEtcd
-from tests.etcd.simulation.raft import User, Users
-from tests.harness.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, delete, edit, later, unobserved
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import (

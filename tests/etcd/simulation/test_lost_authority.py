@@ -12,8 +12,8 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki.stores import fingerprint, parsed
 from shared.pki.validity import signers
+from simulator.harness import NAMESPACE
 from tests.etcd.simulation.database import FakeEtcd
-from tests.harness.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, at_once, delete, edit, later
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import (

@@ -17,9 +17,9 @@ from shared.pki.validity import signers
 from shared.status import conditions
 from shared.steps import certificates
 from shared.steps.certificates import CERTIFICATE, COPY_SETTLING
+from simulator.harness import NAMESPACE
 from tests.etcd.simulation.database import FakeEtcd
 from tests.harness.disturbance import DISTURBANCES, Disturbance
-from tests.harness.harness import NAMESPACE
 from tests.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe, create, later, unobserved
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.harness.scoreboard import Scoreboard

@@ -16,8 +16,8 @@ from operators.etcd.state.observed import Observed
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, Obj
+from simulator.etcd.raft import User
 from tests.etcd.simulation.database import FakeEtcd
-from tests.etcd.simulation.raft import User
 from tests.etcd.unit import world
 from tests.etcd.unit.report.test_health import OUT_OF_REACH
 from tests.etcd.unit.steps.test_member_pods import labels_of_pods

@@ -32,9 +32,9 @@ from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.ordinals import MAX_SURPLUS
+from simulator.api_server.server import ApiServer
 from tests.etcd.unit.world import CLUSTER_ID, SETTINGS, UID, VOTER, cluster, member_id, plan, replicas_and_start, seen
 from tests.harness import cost
-from tests.harness.api_server.server import ApiServer
 
 OPTIONS = parse_options("etcd-operator", "etcd", [], {})
 

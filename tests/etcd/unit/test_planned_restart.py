@@ -9,7 +9,7 @@ import pytest
 from operators.etcd.api import resource as api
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import EVENT, POD, Obj
-from tests.harness.harness import NAMESPACE, Harness
+from simulator.harness import NAMESPACE, Harness
 from tests.harness.scenario_runner import World
 from tests.support.etcd.scenarios import ETCD, MIDDLE, NEW
 

@@ -13,7 +13,7 @@ from operators.memcached.client.errors import AuthenticationFailed
 from operators.memcached.client.users_file import MAX_LINE_BYTES, MAX_USERS
 from operators.memcached.exporter.reload import Reloader
 from operators.memcached.security.secrets import parse_secrets
-from tests.memcached.unit.fake_servers import secret
+from simulator.memcached.fake_servers import secret
 from tests.memcached.unit.world import resource
 from tests.support.containers.servers import FILES, Memcached, Servers
 

@@ -14,10 +14,10 @@ from shared.kubernetes.ownership import MANAGED_BY, controller_of
 from shared.kubernetes.secrets import CERTIFICATE_KEY, content_of
 from shared.pki import certs
 from shared.status import conditions
-from tests.harness.api_server.requests import TargetedRequest, value_at
+from simulator.api_server.requests import TargetedRequest, value_at
+from simulator.memcached.database import Invariants, SimulatedMemcached
+from simulator.memcached.fake_servers import der
 from tests.harness.scenario import Unsafe
-from tests.memcached.simulation.unguarded import Invariants, SimulatedMemcached
-from tests.memcached.unit.fake_servers import der
 
 OPERATOR = "memcached-operator"
 WORKLOADS = (DEPLOYMENT, STATEFUL_SET)

@@ -24,9 +24,9 @@ from shared.pki.stores import authorities_of, certificates_in, issued_in
 from shared.pki.validity import signers
 from shared.status import conditions
 from shared.steps.certificates import CERTIFICATE, COPY_SETTLING
+from simulator.memcached.fake_servers import certificate, signer, tls_secret
 from tests.harness.scenario import ScenarioStep, Stage, apply, delete, edit, later, lose, unobserved
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.memcached.unit.fake_servers import certificate, signer, tls_secret
 from tests.memcached.unit.world import UNPAUSED
 from tests.support.memcached.scenarios import ISSUED, MEMCACHED, OPTIONS, Servers, given_users, users
 

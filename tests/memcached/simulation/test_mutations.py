@@ -23,7 +23,8 @@ from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner
 from shared.pki.copies import CopiedCertificate
 from shared.runtime.plan import PASS, Delete, Step
 from shared.steps.database import Database
-from tests.harness.harness import NAMESPACE
+from simulator.harness import NAMESPACE
+from simulator.memcached.fake_servers import certificate, tls_secret
 from tests.harness.reference_run import ReferenceRun
 from tests.harness.scenario import (
     Scenario,
@@ -41,7 +42,6 @@ from tests.harness.scenario import (
 from tests.harness.scenario import apply as apply_paced
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.memcached.simulation.guard import OPERATOR, false_claims
-from tests.memcached.unit.fake_servers import certificate, tls_secret
 from tests.support.memcached.scenarios import (
     AUTH,
     BUDGET,

@@ -15,9 +15,9 @@ import pytest
 from operators.memcached.api.resource import WORKLOADS
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
+from simulator.memcached.clients import Clients
 from tests.harness.scenario import apply
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.support.memcached.clients import Clients
 from tests.support.memcached.scenarios import MEMCACHED, Servers
 from tests.support.plugin import Terminal
 

@@ -22,9 +22,9 @@ from shared.pki import ca
 from shared.pki.certs import Pair
 from shared.status.conditions import READY
 from shared.steps.certificates import CERTIFICATE
+from simulator.memcached.fake_servers import certificate, secret, signer, tls_secret
 from tests.harness.scenario import ScenarioStep, Subject, create, delete, edit, later, lose, operator_down, unobserved
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.memcached.unit.fake_servers import certificate, secret, signer, tls_secret
 from tests.support.issuing import issued
 from tests.support.memcached.scenarios import (
     AUTH,

@@ -13,9 +13,9 @@ from operators.memcached.operator import controller
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET, Kind, Obj
 from shared.runtime.reconciler import MAX_COLLECTION_FAILURES
-from tests.harness.api_server.kinds import CONFIG_MAP
-from tests.harness.faults import requests
-from tests.harness.harness import NAMESPACE, Harness
+from simulator.api_server.kinds import CONFIG_MAP
+from simulator.faults import requests
+from simulator.harness import NAMESPACE, Harness
 from tests.support.memcached.released import RELEASED_STATUS, released_deployment
 
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))

@@ -29,10 +29,10 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.runtime.reconciler import MAX_COLLECTION_FAILURES
-from tests.harness.api_server.kinds import CONFIG_MAP
-from tests.harness.faults import requests
-from tests.harness.harness import NAMESPACE, Harness
-from tests.memcached.unit.fake_servers import secret
+from simulator.api_server.kinds import CONFIG_MAP
+from simulator.faults import requests
+from simulator.harness import NAMESPACE, Harness
+from simulator.memcached.fake_servers import secret
 from tests.memcached.unit.world import NOW, UNPAUSED, observed_pods, plan, pod
 from tests.memcached.unit.world import resource as parsed
 

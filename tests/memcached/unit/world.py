@@ -15,7 +15,7 @@ from shared.kubernetes.kinds import DEPLOYMENT, STATEFUL_SET, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import Plan
 from shared.runtime.settings import Settings
-from tests.harness.api_server.server import ApiServer
+from simulator.api_server.server import ApiServer
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = Settings(

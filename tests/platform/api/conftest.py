@@ -14,8 +14,8 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.credentials import load_configuration
 from shared.kubernetes.transport import HttpTransport
 from shared.runtime.install import install_crds
-from tests.harness.api_server.kinds import NAMESPACE
-from tests.memcached.unit.fake_servers import mounted_secrets
+from simulator.api_server.kinds import NAMESPACE
+from simulator.memcached.fake_servers import mounted_secrets
 from tests.platform.api.support.gate import Gate
 from tests.platform.api.support.running import NAME, Operator
 from tests.platform.api.support.world import World

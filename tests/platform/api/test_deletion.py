@@ -9,7 +9,7 @@ import pytest
 
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import POD, SERVICE, STATEFUL_SET
-from tests.harness.api_server.kinds import NAMESPACE
+from simulator.api_server.kinds import NAMESPACE
 from tests.platform.api.conftest import install
 from tests.platform.api.support.running import Operator
 from tests.platform.api.support.world import MEMCACHED, OWNED, World

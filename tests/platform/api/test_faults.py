@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shared.kubernetes.kinds import SERVICE, STATEFUL_SET, Obj
-from tests.harness.faults import Faults, requests, writes
+from simulator.faults import Faults, requests, writes
 from tests.platform.api.support.running import Operator
 from tests.platform.api.support.world import MEMCACHED, World
 from tools.local.controlplane import ControlPlane

@@ -10,7 +10,7 @@ import pytest
 
 from shared.kubernetes.kinds import SECRET
 from shared.runtime import dependencies
-from tests.memcached.unit.fake_servers import mounted_secrets, secret
+from simulator.memcached.fake_servers import mounted_secrets, secret
 from tests.platform.api.support.gate import Gate
 from tests.platform.api.support.running import Operator
 from tests.platform.api.support.world import MEMCACHED, World

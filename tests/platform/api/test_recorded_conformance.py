@@ -11,7 +11,7 @@ import pytest
 
 from shared.kubernetes.client import Request
 from shared.kubernetes.kinds import CRD, Obj
-from tests.harness.api_server.kinds import NAMESPACE
+from simulator.api_server.kinds import NAMESPACE
 from tests.platform.api.support.live import LiveServer
 from tests.support import paths
 from tests.support.api_server_scenarios import SCENARIOS, WIDGET, WIDGET_CRD, replay

@@ -16,7 +16,7 @@ from shared.kubernetes.kinds import (
     SERVICE,
     STATEFUL_SET,
 )
-from tests.memcached.unit.fake_servers import secret
+from simulator.memcached.fake_servers import secret
 from tests.platform.api.support.gate import Gate, Passed
 from tests.platform.api.support.running import Operator
 from tests.platform.api.support.world import EVERYTHING, World

@@ -15,7 +15,7 @@ from shared.kubernetes.kinds import (
     Kind,
     Obj,
 )
-from tests.harness.api_server.kinds import CONFIG_MAP
+from simulator.api_server.kinds import CONFIG_MAP
 from tests.platform.api.support.running import Operator
 from tests.platform.api.support.world import EVERYTHING, MEMCACHED, World, masked
 

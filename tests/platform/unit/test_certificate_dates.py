@@ -20,9 +20,9 @@ from shared.pki.validity import Validity
 from shared.runtime.plan import PASS, Apply, Plan
 from shared.status.verdict import Progress
 from shared.steps.certificates import report_withheld_certificates
+from simulator.memcached.fake_servers import certificate
 from tests.etcd.unit import world as etcd
 from tests.memcached.unit import world as memcached
-from tests.memcached.unit.fake_servers import certificate
 from tests.redis.unit import world as redis
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)

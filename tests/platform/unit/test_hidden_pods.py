@@ -12,7 +12,7 @@ from shared.kubernetes.client import Request, Response
 from shared.kubernetes.kinds import POD, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY
 from shared.status import conditions
-from tests.harness.harness import NAMESPACE, Harness
+from simulator.harness import NAMESPACE, Harness
 from tests.harness.scenario import Subject
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd.scenarios import ETCD

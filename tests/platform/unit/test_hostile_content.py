@@ -36,10 +36,10 @@ from shared.pki.certs import Pair
 from shared.runtime.dependencies import Dependencies
 from shared.runtime.operator import ServedKind
 from shared.status.conditions import READY
+from simulator.api_server.server import ApiServer
+from simulator.harness import NAMESPACE, Harness
+from simulator.kubelet.workloads import Workloads
 from tests.harness import cost
-from tests.harness.api_server.server import ApiServer
-from tests.harness.harness import NAMESPACE, Harness
-from tests.harness.kubelet.workloads import Workloads
 from tests.support.hostile_reviews import QUANTITIES, FieldPath, bombs, replaced
 
 BEGINS, ENDS = datetime(2020, 1, 1, tzinfo=UTC), datetime(2120, 1, 1, tzinfo=UTC)

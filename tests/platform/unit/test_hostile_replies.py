@@ -51,8 +51,8 @@ from operators.redis.state.observed import Observed
 from shared.kubernetes.pods import Pod
 from shared.observability.tls_buffers import TLS_BUFFER_BYTES
 from shared.pki.certs import Pair
+from simulator.memcached.fake_servers import certificate, signer
 from tests.harness import cost
-from tests.memcached.unit.fake_servers import certificate, signer
 from tests.redis.unit.security.rotation import wished
 from tests.support.paths import REPOSITORY
 

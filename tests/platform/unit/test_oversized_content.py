@@ -18,7 +18,7 @@ from shared.kubernetes.encoding import parsed_share
 from shared.kubernetes.errors import TooLarge
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, SERVICE, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE
-from tests.harness.api_server.server import ApiServer
+from simulator.api_server.server import ApiServer
 from tests.harness.scenario import ScenarioStep, Stage, Subject, create, delete, later
 from tests.harness.scenario_runner import ScenarioRun
 from tests.support.etcd import scenarios as etcd

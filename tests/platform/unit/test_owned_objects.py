@@ -20,9 +20,9 @@ from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import CONFIG_MAP, EVENT, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Kind, Obj
 from shared.kubernetes.ownership import COMPONENT, INSTANCE, MANAGED_BY, NAME, PART_OF
 from shared.status import conditions
+from simulator.api_server.requests import TargetedRequest
+from simulator.harness import NAMESPACE
 from tests.etcd.unit.backup import test_life as backups
-from tests.harness.api_server.requests import TargetedRequest
-from tests.harness.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, Stage, Subject, apply, create, delete, later
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd import scenarios as etcd

@@ -10,7 +10,7 @@ import pytest
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
 from shared.status import conditions
-from tests.harness.harness import Harness
+from simulator.harness import Harness
 from tests.harness.scenario import Subject
 from tests.harness.scenario_runner import World
 from tests.support.etcd.scenarios import ETCD

@@ -10,8 +10,8 @@ from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import EVENT, POD, SERVICE, Obj
 from shared.status import conditions
 from shared.status.reconciliation_pause import PAUSE
-from tests.harness.api_server.request_log import Write
-from tests.harness.harness import NAMESPACE
+from simulator.api_server.request_log import Write
+from simulator.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, at_once, edit, later, lose
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.platform.unit.test_owned_objects import CASES, Case

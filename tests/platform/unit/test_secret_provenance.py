@@ -18,8 +18,8 @@ from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, PART_OF
 from shared.kubernetes.secret_provenance import ADOPT, RECORD
 from shared.status import conditions
+from simulator.harness import NAMESPACE
 from tests.harness import Actor
-from tests.harness.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, Stage, Subject, apply
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd import scenarios as etcd

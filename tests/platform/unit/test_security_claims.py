@@ -25,7 +25,7 @@ from operators.redis.client import server as redis_server
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import EVENT, SECRET, Obj
 from shared.status.conditions import READY
-from tests.harness.harness import NAMESPACE
+from simulator.harness import NAMESPACE
 from tests.harness.scenario import Subject
 from tests.harness.scenario_runner import World
 from tests.platform.unit.test_secret_provenance import OPERATORS, Operated, play, resource_of, resynced, secrets_of

@@ -10,7 +10,7 @@ import pytest
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Obj
 from shared.status import conditions
-from tests.harness.harness import NAMESPACE, Harness
+from simulator.harness import NAMESPACE, Harness
 from tests.harness.scenario import Subject
 from tests.harness.scenario_runner import World
 from tests.support.etcd.scenarios import ETCD

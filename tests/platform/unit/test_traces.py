@@ -20,9 +20,9 @@ from shared.observability import tracing
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Call, Plan, Record
 from shared.status.verdict import Verdict
+from simulator.harness import Harness
 from tests.etcd.unit.client.gateway_stub import STATUS, refusing
 from tests.etcd.unit.client.gateway_stub import fake as etcd_server
-from tests.harness.harness import Harness
 from tests.memcached.unit.client.fake import fake as memcached_server
 from tests.support.otlp import Collector, Span, collecting
 

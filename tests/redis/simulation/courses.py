@@ -25,11 +25,13 @@ from shared.kubernetes import accessors
 from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.status import conditions
+from simulator.redis import atomic_migration
+from simulator.redis.client import KEYS, Entry
+from simulator.redis.node import slot_of
+from simulator.redis.process import Process
 from tests.harness.reference_run import panics
 from tests.harness.scenario import ScenarioStep, Stage, apply, create, later, limit_turns
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.redis.simulation import atomic_migration
-from tests.redis.simulation.client import KEYS, Entry
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.losses import (
     DAY,
@@ -43,8 +45,6 @@ from tests.redis.simulation.losses import (
     withdrawn,
 )
 from tests.redis.simulation.moving_slots import redis_of
-from tests.redis.simulation.node import slot_of
-from tests.redis.simulation.process import Process
 from tests.support import course_runner
 from tests.support.redis.scenarios import NAME, NEW, OLD, OTHER, recovery_confirmed, to_redis
 

@@ -9,9 +9,9 @@ from operators.redis.api.resource import API
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Kind, Obj
 from shared.status import conditions
+from simulator.redis.database import SimulatedRedis
 from tests.redis.simulation.guard import Guard
 from tests.redis.simulation.judges import judge_owners, judge_status
-from tests.redis.simulation.unguarded import SimulatedRedis
 
 
 @dataclass

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 from operators.redis.api.resource import API
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.steps import hibernation
-from tests.harness.api_server.requests import TargetedRequest, value_at
+from simulator.api_server.requests import TargetedRequest, value_at
+from simulator.redis.client import Entry
+from simulator.redis.election import REPLICATION_PING_SECONDS, has_majority, is_electable
+from simulator.redis.invariants import Invariants
+from simulator.redis.node import ALL, Node, slot_of
+from simulator.redis.process import BOOT, Process
 from tests.harness.scenario import Unsafe
-from tests.redis.simulation.client import Entry
-from tests.redis.simulation.election import REPLICATION_PING_SECONDS, has_majority, is_electable
-from tests.redis.simulation.invariants import Invariants
 from tests.redis.simulation.ledger import Branch, Record, State, alive
-from tests.redis.simulation.node import ALL, Node, slot_of
-from tests.redis.simulation.process import BOOT, Process
 from tests.support.hibernating import Hibernations, is_requested
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.unguarded import SimulatedRedis
+    from simulator.redis.database import SimulatedRedis
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from shared.kubernetes import accessors
 from shared.kubernetes.kinds import EVENT, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, NAME
 from shared.status import conditions
-from tests.redis.simulation.node import ALL
+from simulator.redis.node import ALL
 
 if TYPE_CHECKING:
-    from tests.redis.simulation.process import Process
-    from tests.redis.simulation.unguarded import SimulatedRedis
+    from simulator.redis.database import SimulatedRedis
+    from simulator.redis.process import Process
 
 
 def judge_status(redis: SimulatedRedis, found: Obj) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from operators.redis.client.server import Access, Endpoint, Server
-from tests.harness.clock import Clock
-from tests.harness.harness import NOW
-from tests.redis.simulation.client import KEYS, OLD_KEYS, Entry
-from tests.redis.simulation.command_line import Command
+from simulator.clock import Clock
+from simulator.harness import NOW
+from simulator.redis.client import KEYS, OLD_KEYS, Entry
+from simulator.redis.command_line import Command
+from simulator.redis.process import Process
 from tests.redis.simulation.database import FakeRedis
-from tests.redis.simulation.process import Process
 from tests.support.redis.recorded_conformance import Recorder, form
 
 TIMEOUT = 1000

@@ -8,13 +8,13 @@ import pytest
 
 from operators.redis.client.errors import Denied, Refused, Unreachable
 from operators.redis.client.server import Access, Endpoint
+from simulator.redis import atomic_migration
+from simulator.redis.client import KEYS, OLD_KEYS, Entry
+from simulator.redis.command_line import Command
+from simulator.redis.node import bits, slot_of
+from simulator.redis.process import digest
 from tests.harness.scenario import Unsafe
-from tests.redis.simulation import atomic_migration
-from tests.redis.simulation.client import KEYS, OLD_KEYS, Entry
-from tests.redis.simulation.command_line import Command
 from tests.redis.simulation.lab import FakeLab, GuardedLab
-from tests.redis.simulation.node import bits, slot_of
-from tests.redis.simulation.process import digest
 from tests.support import paths
 from tests.support.redis.recorded_conformance import ELECTED, FOO, SCRIPTS, SEEN
 

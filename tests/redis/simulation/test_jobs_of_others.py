@@ -6,8 +6,8 @@ import pytest
 
 from operators.redis.migration import server_side
 from shared.kubernetes import accessors
+from simulator.redis import atomic_migration
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.redis.simulation import atomic_migration
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.moving_slots import status
 from tests.support.redis.scenarios import REDIS, cluster

@@ -7,12 +7,12 @@ import copy
 import pytest
 
 from operators.redis.client.errors import Refused
+from simulator.redis.client import KEYS, OLD_KEYS, Entry
+from simulator.redis.node import slot_of
 from tests.harness.scenario import Unsafe
-from tests.redis.simulation.client import KEYS, OLD_KEYS, Entry
 from tests.redis.simulation.guard import named_slots
 from tests.redis.simulation.lab import GuardedLab
 from tests.redis.simulation.ledger import Branch, State
-from tests.redis.simulation.node import slot_of
 from tests.support.redis.recorded_conformance import ELECTED, SEEN
 
 HOT = KEYS[-3:]

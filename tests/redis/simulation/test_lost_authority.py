@@ -10,7 +10,7 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.pki.stores import fingerprint, parsed
 from shared.pki.validity import signers
-from tests.harness.harness import NAMESPACE
+from simulator.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, Stage, delete, edit
 from tests.harness.scenario_runner import ScenarioRun
 from tests.redis.simulation.database import FakeRedis

@@ -12,9 +12,9 @@ import pytest
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import POD, Obj
+from simulator.redis.client import Entry
 from tests.harness.scenario import ScenarioStep, delete, later
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.redis.simulation.client import Entry
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.guard import values
 from tests.support.pod_loss import delete_now

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shared.kubernetes.kinds import SECRET
+from simulator.redis.process import digest
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.database import FakeRedis
-from tests.redis.simulation.process import digest
 from tests.support.redis.scenarios import (
     AUTH,
     REDIS,

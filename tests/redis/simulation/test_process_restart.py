@@ -6,10 +6,10 @@ import pytest
 
 from operators.redis.objects import pod
 from shared.kubernetes.kinds import CONFIG_MAP, POD, Obj
-from tests.harness.faults import requests
+from simulator.faults import requests
+from simulator.redis.client import Entry
 from tests.harness.scenario import ScenarioStep, delete, edit, later, operator_down, unobserved
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.redis.simulation.client import Entry
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.guard import values
 from tests.support.redis.scenarios import NAME, REDIS, all_pods_deleted, cluster, failing, faults_end, in_memory

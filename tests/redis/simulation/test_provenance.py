@@ -6,14 +6,14 @@ import pytest
 
 from shared.kubernetes import accessors
 from shared.kubernetes.client import Request
-from tests.harness.faults import CALL, Crash
+from simulator.faults import CALL, Crash
+from simulator.redis import data
+from simulator.redis.node import slot_of
+from simulator.redis.process import Process
 from tests.harness.scenario import ScenarioStep, later
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.redis.simulation import data
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.moving_slots import redis_of, settled, status
-from tests.redis.simulation.node import slot_of
-from tests.redis.simulation.process import Process
 from tests.support.redis.scenarios import NAME, REDIS, cluster
 
 pytestmark = pytest.mark.nightly

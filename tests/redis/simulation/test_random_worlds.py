@@ -21,10 +21,10 @@ from shared.kubernetes import accessors
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
+from simulator.redis.node import ALL
 from tests.harness.scenario import ScenarioStep, Stage, apply, if_present, later
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.database import FakeRedis
-from tests.redis.simulation.node import ALL
 from tests.support.redis.scenarios import DISKS, NAME, NEW, OLD, REDIS, node
 
 PODS = 9

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from shared.kubernetes import accessors
+from simulator.redis import data
+from simulator.redis.node import slot_of
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.redis.simulation import data
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.moving_slots import status
-from tests.redis.simulation.node import slot_of
 from tests.support.redis.scenarios import REDIS, cluster
 
 

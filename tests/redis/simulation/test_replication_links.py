@@ -10,15 +10,15 @@ import pytest
 
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
+from simulator.redis.bus import GossipEntry, Message, process_gossip
+from simulator.redis.client import Entry
+from simulator.redis.node import SUSPECTED
+from simulator.redis.process import Process
 from tests.harness.scenario import apply, later
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.redis.simulation.bus import GossipEntry, Message, process_gossip
-from tests.redis.simulation.client import Entry
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.lab import GuardedLab
 from tests.redis.simulation.moving_slots import redis_of, settled
-from tests.redis.simulation.node import SUSPECTED
-from tests.redis.simulation.process import Process
 from tests.support.redis.scenarios import NAME, OTHER, REDIS, addresses_swapped, cluster, lost
 
 FOREIGN = b"a key of another tenant"

@@ -12,10 +12,10 @@ from typing import Any
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
+from simulator.redis.process import Process
 from tests.harness.scenario import ScenarioStep, delete, later
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.database import FakeRedis
-from tests.redis.simulation.process import Process
 from tests.support.redis.scenarios import NAME, REDIS, adopted, cluster
 
 ORIGINAL = "original"

@@ -12,15 +12,15 @@ import pytest
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.status import conditions
+from simulator.redis.client import Entry
+from simulator.redis.node import slot_of
+from simulator.redis.process import Process
 from tests.harness.scenario import ScenarioStep, Stage, apply, later
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.redis.simulation.client import Entry
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.guard import values
 from tests.redis.simulation.losses import destroyed, shard_of
 from tests.redis.simulation.moving_slots import Shape, healed, of_migration, redis_of, settled, start_of
-from tests.redis.simulation.node import slot_of
-from tests.redis.simulation.process import Process
 from tests.support.plays import ready, run
 from tests.support.redis.scenarios import DISKS, NAME, OLD, OTHER, REDIS, cluster, in_memory, recovery_confirmed
 

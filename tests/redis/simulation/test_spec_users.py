@@ -10,11 +10,11 @@ import pytest
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import content_of
+from simulator.redis.process import Process, digest
 from tests.harness.scenario import ScenarioStep, delete
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.moving_slots import happens_after, redis_of, settled
-from tests.redis.simulation.process import Process, digest
 from tests.support.redis.scenarios import (
     NAME,
     NEW_PASSWORD,

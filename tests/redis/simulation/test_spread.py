@@ -8,7 +8,7 @@ import pytest
 
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import POD, Obj
-from tests.harness.kubelet.kubelet import Kubelet
+from simulator.kubelet.kubelet import Kubelet
 from tests.harness.scenario import later
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, cluster

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from simulator.redis.node import slot_of
+from simulator.redis.process import Process
 from tests.harness.scenario import later
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.moving_slots import healed, redis_of, settled
-from tests.redis.simulation.node import slot_of
-from tests.redis.simulation.process import Process
 from tests.support.redis.scenarios import REDIS, cluster
 
 

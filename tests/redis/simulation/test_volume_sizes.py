@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
-from tests.harness.api_server.kinds import STORAGE_CLASS
+from simulator.api_server.kinds import STORAGE_CLASS
 from tests.harness.scenario import ScenarioStep
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import ALONE, REDIS, cluster

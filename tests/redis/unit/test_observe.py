@@ -22,8 +22,8 @@ from operators.redis.state.observed import Observed
 from shared.cli.options import parse_options
 from shared.kubernetes.client import Kube, Request, Response
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Key, Kind, Obj
+from simulator.api_server.server import ApiServer
 from tests.harness import cost
-from tests.harness.api_server.server import ApiServer
 from tests.redis.unit.world import UID, At, cluster, formed, node_id, plan, replica
 from tests.redis.unit.world import seen as world
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from shared.kubernetes.kinds import Obj
-from tests.harness.api_server.kinds import STORAGE_CLASS
-from tests.harness.api_server.request_log import Write
-from tests.harness.faults import CALL
+from simulator.api_server.kinds import STORAGE_CLASS
+from simulator.api_server.request_log import Write
+from simulator.faults import CALL
 from tests.harness.scenario import Scenario, ScenarioStep
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster

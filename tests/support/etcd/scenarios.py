@@ -23,10 +23,10 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.steps.passwords import ROTATE
+from simulator.api_server.kinds import STORAGE_CLASS
+from simulator.etcd.raft import MemberRecord, identity
+from simulator.harness import NAMESPACE
 from tests.etcd.simulation.database import FakeEtcd
-from tests.etcd.simulation.raft import MemberRecord, identity
-from tests.harness.api_server.kinds import STORAGE_CLASS
-from tests.harness.harness import NAMESPACE
 from tests.harness.scenario import (
     Scenario,
     ScenarioStep,

@@ -8,7 +8,7 @@ from functools import cache
 import yaml
 
 from shared.kubernetes.kinds import DEPLOYMENT, Obj
-from tests.harness.harness import NAMESPACE
+from simulator.harness import NAMESPACE
 from tests.support import paths
 
 RELEASED_STATUS: Obj = {

@@ -21,6 +21,8 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.steps.passwords import ROTATE
+from simulator.memcached.database import SimulatedMemcached
+from simulator.memcached.fake_servers import certificate, secret, tls_secret
 from tests.harness.scenario import (
     Scenario,
     ScenarioStep,
@@ -38,8 +40,6 @@ from tests.harness.scenario import (
 )
 from tests.harness.scenario import apply as apply_resource
 from tests.memcached.simulation.guard import Guard
-from tests.memcached.simulation.unguarded import SimulatedMemcached
-from tests.memcached.unit.fake_servers import certificate, secret, tls_secret
 from tests.memcached.unit.world import UNPAUSED
 from tests.support.issuing import issued
 from tests.support.memcached.released import RELEASED_STATUS, released_deployment

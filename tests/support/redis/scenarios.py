@@ -33,8 +33,8 @@ from shared.runtime.controller import Controller
 from shared.runtime.options import Options
 from shared.runtime.plan import Call, Record
 from shared.steps.passwords import ROTATE
-from tests.harness.api_server.kinds import CUSTOM, Served
-from tests.harness.harness import NOW
+from simulator.api_server.kinds import CUSTOM, Served
+from simulator.harness import NOW
 from tests.harness.scenario import (
     Scenario,
     ScenarioStep,

@@ -18,11 +18,11 @@ from operators.etcd.objects.bootstrap import New
 from operators.etcd.operator import backups
 from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
+from simulator.harness import NAMESPACE, Harness
+from simulator.kubelet.kubelet import Exit, ProcessStatus
 from tests.etcd.simulation.database import FakeEtcd
 from tests.etcd.unit.backup.states import BUCKET, VOLUME, at
 from tests.harness.disturbance import DISTURBANCES, Disturbance
-from tests.harness.harness import NAMESPACE, Harness
-from tests.harness.kubelet.kubelet import Exit, ProcessStatus
 from tests.harness.scenario import (
     Scenario,
     ScenarioStep,

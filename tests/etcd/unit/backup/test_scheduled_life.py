@@ -19,7 +19,7 @@ from shared.kubernetes.client import Request, Response
 from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
 from shared.kubernetes.pods import STUCK
-from tests.harness.harness import NAMESPACE, Harness
+from simulator.harness import NAMESPACE, Harness
 from tests.harness.scenario_runner import World
 from tests.support.etcd.scenarios import ETCD, OPTIONS
 

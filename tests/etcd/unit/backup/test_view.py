@@ -21,12 +21,12 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, K
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Relist
 from shared.status.reasons import Reason
+from simulator.api_server.server import ApiServer
+from simulator.harness import list_view
 from tests.etcd.simulation.database import FakeEtcd
 from tests.etcd.unit.backup.states import BUCKET, ENDED, VOLUME, backup, snapshot_pod, status_of
 from tests.etcd.unit.test_observe import FakeMember
 from tests.etcd.unit.world import CLUSTER_ID, SETTINGS, UID, cluster
-from tests.harness.api_server.server import ApiServer
-from tests.harness.harness import list_view
 from tests.support.etcd.scenarios import OPTIONS
 
 CLUSTERS, BACKUPS = clusters(OPTIONS), backups(OPTIONS)

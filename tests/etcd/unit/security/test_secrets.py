@@ -18,11 +18,11 @@ from shared.pki import ca
 from shared.pki.certs import Pair
 from shared.pki.secret_checks import SecretProblem
 from shared.status.reasons import Reason
+from simulator.api_server.kinds import NAMESPACE
+from simulator.api_server.server import ApiServer
 from tests.etcd.unit.client.gateway_stub import STATUS, fake, requiring_token
 from tests.etcd.unit.security.secret_fixtures import BEGINS, ClusterSecrets, encoded
 from tests.etcd.unit.world import UID, cluster
-from tests.harness.api_server.kinds import NAMESPACE
-from tests.harness.api_server.server import ApiServer
 
 ROOT: Obj = {"auth": {"rootSecretName": "root"}}
 GIVEN: Obj = {"tls": {"mode": "secret", "peer": {"secretName": "peers"}, "client": {"secretName": "clients"}}}

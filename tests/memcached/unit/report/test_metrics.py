@@ -10,7 +10,7 @@ from shared.kubernetes.kinds import Obj
 from shared.pki.validity import Validity
 from shared.status.resource_metrics import DESIRED, PAUSED, READY, State
 from shared.status.resource_metrics import STATES as COMMON
-from tests.memcached.unit.fake_servers import BEGINS, ENDS, certificate, tls_secret
+from simulator.memcached.fake_servers import BEGINS, ENDS, certificate, tls_secret
 from tests.memcached.unit.world import resource
 
 

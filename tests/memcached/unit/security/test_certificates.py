@@ -22,8 +22,8 @@ from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Call
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
-from tests.harness.harness import NAMESPACE, Harness
-from tests.memcached.unit.fake_servers import Fleet, certificate, der, mounted_secrets, secret, tls_secret
+from simulator.harness import NAMESPACE, Harness
+from simulator.memcached.fake_servers import Fleet, certificate, der, mounted_secrets, secret, tls_secret
 from tests.memcached.unit.world import UNPAUSED, plan, pod, resource, template, workload_in, workload_of
 
 AUTH: Obj = {"auth": {"secretName": "users"}}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from operators.memcached.security.secrets import Secrets, fingerprint, parse_secrets
 from shared.kubernetes.kinds import Obj
 from shared.pki.certs import Pair
-from tests.memcached.unit.fake_servers import ENDS, certificate, der, secret, signer, tls_secret
+from simulator.memcached.fake_servers import ENDS, certificate, der, secret, signer, tls_secret
 from tests.memcached.unit.world import resource
 
 AUTH: Obj = {"auth": {"secretName": "users"}}

@@ -11,8 +11,8 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.managed_fields import applied
 from shared.kubernetes.secrets import content_of
-from tests.harness.harness import NAMESPACE, Harness
-from tests.memcached.unit.fake_servers import Fleet, mounted_secrets, secret
+from simulator.harness import NAMESPACE, Harness
+from simulator.memcached.fake_servers import Fleet, mounted_secrets, secret
 from tests.memcached.unit.world import UNPAUSED, workload_in
 
 BOTH, ONE = "app:secret\nold:other\n", "app:secret\n"

@@ -16,8 +16,8 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.steps.connection import ConnectionSecret
-from tests.harness.harness import NAMESPACE, Harness
-from tests.memcached.unit.fake_servers import Fleet, certificate, mounted_secrets, secret, signer
+from simulator.harness import NAMESPACE, Harness
+from simulator.memcached.fake_servers import Fleet, certificate, mounted_secrets, secret, signer
 from tests.memcached.unit.world import UNPAUSED, assess, pod, resource, template, workload_of
 
 NAME = "cache-connection"

@@ -13,8 +13,8 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import content_of
 from shared.steps.passwords import ROTATE
-from tests.harness.harness import NAMESPACE, Harness
-from tests.memcached.unit.fake_servers import Fleet, mounted_secrets, secret
+from simulator.harness import NAMESPACE, Harness
+from simulator.memcached.fake_servers import Fleet, mounted_secrets, secret
 from tests.memcached.unit.world import NOW, workload_in
 
 NAME = "cache-auth"

@@ -17,7 +17,7 @@ from shared.kubernetes.kinds import Obj
 from shared.pki import certs
 from shared.runtime.plan import PASS, Apply, WriteSecret
 from shared.status.verdict import Progress
-from tests.memcached.unit.fake_servers import certificate, tls_secret
+from simulator.memcached.fake_servers import certificate, tls_secret
 from tests.memcached.unit.world import EMPTY, NOW, SETTINGS, assess, observed_pods, plan, pod, resource
 
 SELF: Obj = {"tls": {"mode": "self"}}

@@ -9,7 +9,7 @@ from operators.memcached.steps.mounted_copies import copy_secrets
 from shared.kubernetes.kinds import SECRET
 from shared.runtime.plan import WriteSecret
 from shared.status.reasons import Severity
-from tests.memcached.unit.fake_servers import secret
+from simulator.memcached.fake_servers import secret
 from tests.memcached.unit.world import EMPTY, assess, resource
 
 

@@ -13,7 +13,7 @@ from operators.memcached.operator import controller
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import AUTOSCALER, DISRUPTION_BUDGET, POD, Kind, Obj
 from shared.status.verdict import Progress
-from tests.harness.harness import NAMESPACE, NOW, Harness
+from simulator.harness import NAMESPACE, NOW, Harness
 from tests.memcached.unit.world import UNPAUSED, observed_pods, plan, pod, resource, workload_in
 
 OPTIONAL: dict[Kind, Obj] = {

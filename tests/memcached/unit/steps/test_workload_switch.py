@@ -12,7 +12,7 @@ from shared.cli.options import parse_options
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, STATEFUL_SET, Obj
 from shared.runtime.plan import Apply, Delete
 from shared.status.verdict import Progress
-from tests.harness.harness import NAMESPACE, Harness
+from simulator.harness import NAMESPACE, Harness
 from tests.memcached.unit.world import UNPAUSED, plan, pod, resource, workload_of
 
 CONTROLLER = controller(parse_options("memcached-operator", "memcached", [], {}))

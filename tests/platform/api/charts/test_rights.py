@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
+from simulator.kubelet.kubelet import Exit, Kubelet, ProcessStatus
 from tests.harness import Workloads
-from tests.harness.kubelet.kubelet import Exit, Kubelet, ProcessStatus
 from tests.platform.api.charts.cluster import IGNORE_WEBHOOK, MEMCACHEDS, Cluster, memcached
 from tests.platform.api.support.live import LiveServer
 from tests.support.charts import NAMESPACE, Obj, only, render

@@ -29,9 +29,9 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.runtime.operator import Operator, ServedKind
-from tests.etcd.simulation import unguarded as simulated
+from simulator.etcd import database as simulated
+from simulator.kubelet.kubelet import ProcessStatus
 from tests.etcd.simulation.database import FakeEtcd
-from tests.harness.kubelet.kubelet import ProcessStatus
 from tests.harness.scenario import Scenario
 from tests.harness.scoreboard import Scoreboard
 from tests.platform.api.support.locked import Locked

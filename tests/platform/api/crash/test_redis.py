@@ -29,7 +29,7 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.runtime.operator import Operator, ServedKind
-from tests.harness.kubelet.kubelet import ProcessStatus
+from simulator.kubelet.kubelet import ProcessStatus
 from tests.harness.scenario import Scenario
 from tests.harness.scoreboard import Scoreboard
 from tests.platform.api.support.locked import Locked

@@ -9,7 +9,7 @@ from operators.memcached.api.spec import DEFAULT_VERSION
 from operators.memcached.security.secrets import fingerprint
 from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, POD, SECRET, SERVICE, STATEFUL_SET, Kind
 from shared.status import conditions
-from tests.memcached.unit.fake_servers import certificate, der, secret, tls_secret
+from simulator.memcached.fake_servers import certificate, der, secret, tls_secret
 from tests.platform.api.support.running import Operator
 from tests.platform.api.support.world import MEMCACHED, World
 

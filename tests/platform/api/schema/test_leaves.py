@@ -12,7 +12,7 @@ import pytest
 
 from shared.kubernetes.kinds import NETWORK_POLICY, SECRET, Obj
 from shared.kubernetes.secret_provenance import RECORD
-from tests.memcached.unit.fake_servers import certificate, secret, tls_secret
+from simulator.memcached.fake_servers import certificate, secret, tls_secret
 from tests.memcached.unit.world import UNPAUSED
 from tests.platform.api.support.leaf_edits import STAYING
 from tests.platform.api.support.running import Operator

@@ -33,7 +33,7 @@ from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SE
 from shared.pki.certs import Pair
 from shared.status.conditions import READY, RECONCILING
 from shared.status.reasons import COMMON, PAUSED, Severity
-from tests.memcached.unit.fake_servers import certificate, secret, signer
+from simulator.memcached.fake_servers import certificate, secret, signer
 from tests.platform.api.support.leaf_edits import (
     REMOVED,
     STAYING,

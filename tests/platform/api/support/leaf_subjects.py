@@ -31,7 +31,7 @@ from shared.api.schedule import last_due
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, Obj
 from shared.runtime.operator import Operator, ServedKind
 from shared.steps.certificates import CERTIFICATE
-from tests.etcd.simulation.raft import Cluster
+from simulator.etcd.raft import Cluster
 from tests.platform.api.crash import test_etcd, test_redis
 from tests.platform.api.support.leaf_batch import Subject
 from tests.platform.api.support.leaf_edits import leaves_of, versions

@@ -23,8 +23,8 @@ from shared.kubernetes.kinds import Kind
 from shared.kubernetes.transport import Transports
 from shared.runtime import operator
 from shared.runtime.process import Process
-from tests.harness.faults import WRITES, Crash, Faults, strike
-from tests.memcached.unit.fake_servers import Fleet
+from simulator.faults import WRITES, Crash, Faults, strike
+from simulator.memcached.fake_servers import Fleet
 from tools.local.machine.network import free_ports
 
 NAME = "memcached-operator"

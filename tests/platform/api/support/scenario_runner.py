@@ -15,9 +15,9 @@ from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import NETWORK_POLICY, POD, REPLICA_SET, Kind
 from shared.runtime import operator as process_operator
 from shared.status import conditions
-from tests.harness.api_server import garbage_collector
-from tests.harness.faults import Faults, writes
-from tests.harness.kubelet.kubelet import Processes
+from simulator.api_server import garbage_collector
+from simulator.faults import Faults, writes
+from simulator.kubelet.kubelet import Processes
 from tests.harness.outcome import HISTORY, ObjectName, Operation, Outcome, Reference
 from tests.harness.reference_run import panics
 from tests.harness.scenario import Scenario, ScenarioStep, Stage, Unsafe

@@ -30,9 +30,9 @@ from shared.kubernetes.kinds import (
 )
 from shared.kubernetes.secret_provenance import RECORD
 from shared.status import conditions
+from simulator.api_server.kinds import NAMESPACE
+from simulator.kubelet.kubelet import Processes
 from tests.harness import Actor, Workloads
-from tests.harness.api_server.kinds import NAMESPACE
-from tests.harness.kubelet.kubelet import Processes
 from tests.memcached.unit.world import UNPAUSED
 from tests.platform.api.support.live import CachedServer, LiveServer
 from tools.local.controlplane import ControlPlane

@@ -20,10 +20,10 @@ from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.plan import PASS, Apply, Call, Delete, Plan, Record, Step, follow, unrecorded
 from shared.status.reasons import Reason
-from tests.harness.api_server.kinds import CONFIG_MAP
-from tests.harness.api_server.requests import TargetedRequest
-from tests.harness.harness import NAMESPACE
-from tests.harness.kubelet.kubelet import ProcessStatus
+from simulator.api_server.kinds import CONFIG_MAP
+from simulator.api_server.requests import TargetedRequest
+from simulator.harness import NAMESPACE
+from simulator.kubelet.kubelet import ProcessStatus
 from tests.harness.scenario import Subject, Unsafe
 
 RING = Kind("example.com", "v1", "Ring", "rings")

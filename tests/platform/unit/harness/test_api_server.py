@@ -12,10 +12,10 @@ import pytest
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, Obj
+from simulator.api_server.kinds import CONFIG_MAP, NAMESPACE
+from simulator.api_server.requests import merge_patch, selects
+from simulator.faults import requests
 from tests.harness import ApiServer, Crash, Served, reads
-from tests.harness.api_server.kinds import CONFIG_MAP, NAMESPACE
-from tests.harness.api_server.requests import merge_patch, selects
-from tests.harness.faults import requests
 from tests.support import paths
 from tests.support.api_server_scenarios import SCENARIOS, WIDGET, config_map, deployment, replay, service, widget
 from tests.support.list_pages import KINDS, replay_pages

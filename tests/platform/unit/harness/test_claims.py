@@ -11,11 +11,11 @@ import pytest
 
 from shared.kubernetes.errors import Forbidden, Invalid, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from simulator.api_server.kinds import ATTRIBUTES_CLASS, STORAGE_CLASS
+from simulator.clock import Clock
+from simulator.kubelet.claims import INFEASIBLE
+from simulator.kubelet.kubelet import Exit, ProcessStatus
 from tests.harness import ApiServer, Workloads
-from tests.harness.api_server.kinds import ATTRIBUTES_CLASS, STORAGE_CLASS
-from tests.harness.clock import Clock
-from tests.harness.kubelet.claims import INFEASIBLE
-from tests.harness.kubelet.kubelet import Exit, ProcessStatus
 from tests.support.api_server_scenarios import claim, stateful_set
 
 NAMESPACE = "cache"

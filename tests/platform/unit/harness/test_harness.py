@@ -9,7 +9,7 @@ import pytest
 
 from shared.kubernetes.kinds import SERVICE
 from shared.runtime.plan import PASS, Apply, Step
-from tests.harness.api_server.kinds import CONFIG_MAP
+from simulator.api_server.kinds import CONFIG_MAP
 from tests.harness.disturbance import DISTURBANCES, Disturbance
 from tests.harness.outcome import Outcome, Reference
 from tests.harness.reference_run import ReferenceRun

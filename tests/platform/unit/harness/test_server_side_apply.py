@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.kubernetes.kinds import Obj
-from tests.harness.api_server.field_sets import compare, decode, encode, fields_of
-from tests.harness.api_server.kinds import BUILT_IN
-from tests.harness.api_server.server_side_apply import (
+from simulator.api_server.field_sets import compare, decode, encode, fields_of
+from simulator.api_server.kinds import BUILT_IN
+from simulator.api_server.server_side_apply import (
     FieldConflict,
     Manager,
     Records,

@@ -12,9 +12,9 @@ from operators.redis.client.connection import connect
 from operators.redis.client.errors import Refused
 from operators.redis.client.server import Access, Endpoint
 from operators.redis.slots.hash_slots import Slots
-from tests.redis.simulation.client import Entry
+from simulator.redis.client import Entry
+from simulator.redis.node import FAILED, slot_of
 from tests.redis.simulation.lab import FakeLab, GuardedLab
-from tests.redis.simulation.node import FAILED, slot_of
 from tests.support.virtual_time import in_virtual_time
 
 KEY = b"foo"

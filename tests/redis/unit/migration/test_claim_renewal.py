@@ -13,7 +13,7 @@ from operators.redis.client.server import Access, Endpoint
 from operators.redis.migration.claim_renewal import FULL_COVERAGE, renew_claims
 from operators.redis.migration.participants import End, Ends
 from operators.redis.slots.hash_slots import Slots
-from tests.redis.simulation.bus import build_message, receive
+from simulator.redis.bus import build_message, receive
 from tests.redis.unit.migration.test_key_by_key import SLOT, Bed
 
 PATIENCE = 1.0

@@ -14,14 +14,14 @@ from operators.redis.migration.commands import AssignSlots, CloseSlots
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from shared.kubernetes import accessors
+from simulator.redis import atomic_migration
+from simulator.redis.client import Entry
+from simulator.redis.node import slot_of
+from simulator.redis.process import Migration, Process
 from tests.harness.scenario_runner import ScenarioRun, World
-from tests.redis.simulation import atomic_migration
-from tests.redis.simulation.client import Entry
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.lab import GuardedLab
 from tests.redis.simulation.moving_slots import status
-from tests.redis.simulation.node import slot_of
-from tests.redis.simulation.process import Migration, Process
 from tests.support.redis.scenarios import REDIS, cluster
 
 KEY = b"\0\3{above}:1"

@@ -25,7 +25,7 @@ from operators.redis.slots.slot_planner import Move
 from shared.kubernetes.kinds import Obj
 from shared.runtime.process import MAX_RECONCILE_SECONDS
 from shared.runtime.reconciler import RECONCILE_TIMEOUT_SECONDS
-from tests.redis.simulation.node import slot_of
+from simulator.redis.node import slot_of
 from tests.redis.unit.migration.test_key_by_key import KEY, OTHER, SLOT, Bed
 from tests.support.virtual_time import in_virtual_time
 

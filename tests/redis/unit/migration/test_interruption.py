@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pytest
 
 from shared.kubernetes.client import Request
+from simulator.faults import CALL, Crash
 from tests.harness.disturbance import Disturbance
-from tests.harness.faults import CALL, Crash
 from tests.harness.outcome import HISTORY
 from tests.harness.reference_run import ReferenceRun
 from tests.harness.scenario import Scenario

@@ -15,9 +15,9 @@ from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
-from tests.redis.simulation import atomic_migration
+from simulator.redis import atomic_migration
+from simulator.redis.process import Migration
 from tests.redis.simulation.lab import GuardedLab
-from tests.redis.simulation.process import Migration
 
 
 @dataclass

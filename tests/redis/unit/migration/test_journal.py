@@ -14,9 +14,9 @@ from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move, RecordedMove
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
-from tests.redis.simulation.client import KEYS
+from simulator.redis.client import KEYS
+from simulator.redis.node import slot_of
 from tests.redis.simulation.lab import GuardedLab
-from tests.redis.simulation.node import slot_of
 
 
 @dataclass

@@ -13,11 +13,11 @@ from operators.redis.client.server import Access, Command, Endpoint
 from operators.redis.migration import big_keys, coordinator, throttle
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
-from tests.redis.simulation import data, server
-from tests.redis.simulation.client import KEYS, Entry
+from simulator.redis import data, server
+from simulator.redis.client import KEYS, Entry
+from simulator.redis.node import fake_id, slot_of
+from simulator.redis.process import Process
 from tests.redis.simulation.lab import GuardedLab
-from tests.redis.simulation.node import fake_id, slot_of
-from tests.redis.simulation.process import Process
 from tests.support.redis.recorded_conformance import SEEN
 
 KEY, OTHER = b"{hot}:0", b"{hot}:1"

@@ -9,9 +9,9 @@ from operators.redis.client.server import Access, Endpoint
 from operators.redis.migration import coordinator
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
-from tests.redis.simulation.client import KEYS, Entry
+from simulator.redis.client import KEYS, Entry
+from simulator.redis.node import slot_of
 from tests.redis.simulation.lab import GuardedLab
-from tests.redis.simulation.node import slot_of
 
 
 async def test_stuck_slot_is_reported_once_the_others_have_moved() -> None:

@@ -11,8 +11,8 @@ from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, Obj
 from shared.kubernetes.secrets import TOO_LONG, encoded
 from shared.pki.secret_checks import SecretProblem
-from tests.harness.api_server.kinds import NAMESPACE
-from tests.harness.api_server.server import ApiServer
+from simulator.api_server.kinds import NAMESPACE
+from simulator.api_server.server import ApiServer
 from tests.redis.unit.security.rotation import GIVEN, OWN, Lab, certificate, issued, wished
 
 AUTH: Obj = {"auth": {"secretName": GIVEN}}

@@ -8,7 +8,7 @@ from operators.greeter.report.metrics import states
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, POD, SERVICE
 from shared.status.resource_metrics import DESIRED, PAUSED, READY
-from tests.harness.harness import Harness
+from simulator.harness import Harness
 
 
 async def test_resource_becomes_ready_and_follows_its_spec() -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.managed_fields import applied as applied_part
 from shared.kubernetes.managed_fields import changed_by, difference, is_applied, managers_of, record_of, trim
+from simulator.api_server.requests import merge_patch
 from tests.harness import cost
-from tests.harness.api_server.requests import merge_patch
 from tests.support import paths
 
 MANAGER = "memcached-operator"

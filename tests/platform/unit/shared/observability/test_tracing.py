@@ -32,7 +32,7 @@ from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.plan import Plan
 from shared.status.verdict import Verdict
-from tests.harness.harness import Harness
+from simulator.harness import Harness
 from tests.support.otlp import Collector, collecting
 
 THING = Kind("test.example.com", "v1", "Thing", "things")

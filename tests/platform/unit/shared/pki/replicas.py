@@ -25,9 +25,9 @@ from shared.pki.rotation import CertificateOrder, Made
 from shared.pki.serving import SelfSignedCertificates
 from shared.pki.stores import SharedSecret
 from shared.pki.trust_bundle import MUTATING, VALIDATING, Clients
+from simulator.api_server.field_sets import Schema
+from simulator.api_server.kinds import NAMESPACE
 from tests.harness import ApiServer, Served
-from tests.harness.api_server.field_sets import Schema
-from tests.harness.api_server.kinds import NAMESPACE
 
 LIFE = timedelta(seconds=1000)
 HOST = "ours-webhook.system.svc"

@@ -21,7 +21,7 @@ from shared.pki.rotation import LIFETIME
 from shared.pki.serving import SelfSignedCertificates
 from shared.pki.trust_bundle import MUTATING, VALIDATING
 from shared.pki.trust_watch import NamedObject, TrustWatch
-from tests.harness.api_server.streams import WatchServer
+from simulator.api_server.streams import WatchServer
 from tests.platform.unit.shared.pki.replicas import Cluster, configuration, served_by, verify
 
 OBJECTS: list[NamedObject] = [

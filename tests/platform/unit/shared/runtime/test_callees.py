@@ -37,7 +37,7 @@ from shared.status.events import Recorder
 from shared.status.health import Finding, Health
 from shared.status.reasons import Reason
 from shared.status.verdict import Verdict
-from tests.harness.api_server.server import ApiServer
+from simulator.api_server.server import ApiServer
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
 BAD, GOOD = Key("default", "bad"), Key("default", "good")

@@ -33,8 +33,8 @@ from shared.status.health import Finding, Health
 from shared.status.reasons import Reason
 from shared.status.reconciliation_pause import PAUSE
 from shared.status.verdict import Progress, Verdict
-from tests.harness.api_server.kinds import NAMESPACE as NAMESPACE_KIND
-from tests.harness.harness import NAMESPACE, NOW, Harness
+from simulator.api_server.kinds import NAMESPACE as NAMESPACE_KIND
+from simulator.harness import NAMESPACE, NOW, Harness
 from tests.support.virtual_time import in_virtual_time
 
 BOX = Kind("example.com", "v1", "Box", "boxes")

@@ -13,8 +13,8 @@ from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Key, Obj
 from shared.runtime.dependencies import MAX_COPY_BYTES, Dependencies, NamedContent, poll
 from shared.runtime.reflector import Reflector
+from simulator.api_server.streams import WatchServer
 from tests.harness import ApiServer, requests
-from tests.harness.api_server.streams import WatchServer
 
 SHOP, OTHER = Key("default", "shop"), Key("default", "other")
 

@@ -46,9 +46,9 @@ from shared.runtime.reconciler import EVICTION_RETRY_SECONDS, MAX_REPAIR_DELAY_S
 from shared.status import conditions
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress, Verdict
-from tests.harness.api_server.kinds import STORAGE_CLASS
-from tests.harness.faults import requests
-from tests.harness.harness import NAMESPACE, Harness
+from simulator.api_server.kinds import STORAGE_CLASS
+from simulator.faults import requests
+from simulator.harness import NAMESPACE, Harness
 
 BOX = Kind("example.com", "v1", "Box", "boxes")
 OPERATOR = "box-operator"

@@ -21,7 +21,7 @@ from shared.runtime.errors import DatabaseError
 from shared.runtime.executor import CertificateNotMade
 from shared.runtime.plan import Apply, Attempt, Call, Patch, WriteSecret
 from shared.status.reasons import Reason
-from tests.harness.harness import NAMESPACE
+from simulator.harness import NAMESPACE
 from tests.platform.unit.shared.runtime.test_executor import BOX, BoxUnreachable, Lab
 
 BEGINS = datetime(2026, 1, 1, tzinfo=UTC)

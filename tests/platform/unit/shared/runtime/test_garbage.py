@@ -35,11 +35,11 @@ from shared.runtime.plan import Apply, Plan
 from shared.runtime.process import Process
 from shared.runtime.supervisor import Supervisor
 from shared.status.verdict import Verdict
+from simulator.api_server.field_sets import Schema
+from simulator.api_server.kinds import NAMESPACE
+from simulator.api_server.streams import WatchServer
+from simulator.faults import GARBAGE, Faults, strike
 from tests.harness import ApiServer, Served
-from tests.harness.api_server.field_sets import Schema
-from tests.harness.api_server.kinds import NAMESPACE
-from tests.harness.api_server.streams import WatchServer
-from tests.harness.faults import GARBAGE, Faults, strike
 from tests.support.virtual_time import in_virtual_time
 
 BOX = Kind("example.com", "v1", "Box", "boxes")

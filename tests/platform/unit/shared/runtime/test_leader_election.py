@@ -17,8 +17,8 @@ from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import DEPLOYMENT, EVENT, LEASE, Obj
 from shared.runtime.leader_election import Fence, Leadership, LeaseObservation, Times, claim, release, unopposed
 from shared.status.events import Recorder
+from simulator.faults import requests
 from tests.harness import ApiServer
-from tests.harness.faults import requests
 from tests.support.virtual_time import in_virtual_time
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -32,8 +32,8 @@ from shared.runtime.supervisor import Supervisor
 from shared.runtime.watch import Watch, Watched
 from shared.status.events import Recorder
 from shared.status.verdict import Verdict
+from simulator.api_server.streams import WatchServer
 from tests.harness import ApiServer
-from tests.harness.api_server.streams import WatchServer
 from tests.support.virtual_time import in_virtual_time
 
 BOX = Kind("example.com", "v1", "Box", "boxes")

@@ -26,8 +26,8 @@ from shared.runtime.cache import Cache, Relist
 from shared.runtime.controller import Controller
 from shared.runtime.dependencies import Dependencies
 from shared.runtime.queue import LARGE_BYTES, Queue
+from simulator.harness import NAMESPACE, Harness
 from tests.harness import cost
-from tests.harness.harness import NAMESPACE, Harness
 from tests.support import paths
 
 MIB = 1024 * 1024

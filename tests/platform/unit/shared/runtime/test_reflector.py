@@ -19,9 +19,9 @@ from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Key, Kind, Obj
 from shared.observability import metrics
 from shared.runtime.cache import Cache
 from shared.runtime.reflector import LOSS_REPORTED_SECONDS, CachedContent, Reflector
+from simulator.api_server.streams import WatchServer
+from simulator.faults import requests
 from tests.harness import Actor, ApiServer
-from tests.harness.api_server.streams import WatchServer
-from tests.harness.faults import requests
 
 OWNER = Key("default", "owner")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

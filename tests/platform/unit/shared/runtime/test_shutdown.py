@@ -20,9 +20,9 @@ from shared.runtime.plan import Plan
 from shared.runtime.process import Process
 from shared.runtime.supervisor import MustEnd
 from shared.status.verdict import Verdict
+from simulator.api_server.streams import WatchServer
+from simulator.faults import requests
 from tests.harness import ApiServer
-from tests.harness.api_server.streams import WatchServer
-from tests.harness.faults import requests
 from tests.support.virtual_time import in_virtual_time
 
 BOX = Kind("example.com", "v1", "Box", "boxes")

@@ -9,8 +9,8 @@ import pytest
 from shared.kubernetes.kinds import DEPLOYMENT, Obj
 from shared.runtime.field_conflicts import MAX_DELAY
 from shared.runtime.steady_clock import MAX_DEVIATION, SLEW, ResourceClock, SteadyClock
-from tests.harness.clock import Clock
-from tests.harness.harness import NOW, Harness
+from simulator.clock import Clock
+from simulator.harness import NOW, Harness
 from tests.platform.unit.shared.runtime.test_convergence import Lab
 
 HOUR = timedelta(hours=1)

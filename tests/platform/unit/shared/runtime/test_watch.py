@@ -24,8 +24,8 @@ from shared.runtime.supervisor import Supervisor
 from shared.runtime.watch import Watch, Watched
 from shared.status.events import Recorder
 from shared.status.verdict import Verdict
+from simulator.api_server.streams import WatchServer
 from tests.harness import ApiServer, requests
-from tests.harness.api_server.streams import WatchServer
 
 THING = Kind("example.com", "v1", "Thing", "things")
 OTHER = Kind("example.com", "v1", "Other", "others")

@@ -15,7 +15,7 @@ from shared.runtime.plan import Plan
 from shared.status.readiness import Readiness
 from shared.status.resource_metrics import Period
 from shared.status.verdict import Progress, Verdict
-from tests.harness.harness import Harness
+from simulator.harness import Harness
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KEY = Key("default", "a")

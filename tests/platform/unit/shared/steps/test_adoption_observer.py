@@ -12,7 +12,7 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, NAME
 from shared.runtime.cache import Cache
 from shared.steps.adoption_observer import adopted_volumes
-from tests.harness.harness import NAMESPACE, Harness
+from simulator.harness import NAMESPACE, Harness
 
 FORMER = "00000000-0000-4000-8000-000000000000"
 

@@ -1,0 +1,1 @@
+"""Simulated Kubernetes and databases: what the tests and `kubectl platform plan` run an operator in."""

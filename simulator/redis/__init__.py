@@ -1,0 +1,1 @@
+"""Simulated Redis Cluster."""
