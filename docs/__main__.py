@@ -16,7 +16,7 @@ from pathlib import Path
 from shared.status.lifecycle import Lifecycle
 
 PROJECT = Path(__file__).parents[1]
-PACKAGES = ("shared", "operators", "plugin")
+PACKAGES = ("shared", "operators", "plugin", "simulator")
 HEADER = "<!-- Generated from the modules' docstrings by `make manifests`. Do not edit. -->\n"
 LIFECYCLES_PAGE = """\
 <!-- Generated from the tables of lifecycles by `make manifests`. Do not edit. -->

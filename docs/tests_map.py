@@ -29,7 +29,7 @@ def table() -> str:
 
 
 def _packages() -> Iterator[str]:
-    for root, pattern in (("operators", "*/**"), ("plugin", "**"), ("shared", "*/**")):
+    for root, pattern in (("operators", "*/**"), ("plugin", "**"), ("shared", "*/**"), ("simulator", "**")):
         for init in sorted((PROJECT / root).glob(f"{pattern}/__init__.py")):
             if any(path != init for path in init.parent.glob("*.py")):
                 yield str(init.parent.relative_to(PROJECT))
@@ -39,6 +39,10 @@ def _unit_tests(package: str) -> str:
     """Return the directory of a package's unit tests, or the closest one above it that exists."""
     if package.startswith("plugin"):
         return "tests/plugin/unit"
+    kind, _, database = package.partition("/")
+    if kind == "simulator":
+        simulated = f"tests/{database}/simulation"
+        return simulated if database and (PROJECT / simulated).is_dir() else "tests/platform/unit/harness"
     kind, name, *inner = package.split("/")
     base = f"tests/{name}/unit" if kind == "operators" else f"tests/platform/unit/shared/{name}"
     while inner and not (PROJECT / base / Path(*inner)).is_dir():

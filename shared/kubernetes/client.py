@@ -1,6 +1,6 @@
 """The Kubernetes API as plain dicts.
 
-`Transport` is the one interface that tests replace with a fake (`tests.harness`); everything above it is the same code
+`Transport` is the one interface that tests replace with a fake (`simulator`); everything above it is the same code
 in a test and in a cluster.
 """
 

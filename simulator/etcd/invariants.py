@@ -1,4 +1,4 @@
-"""What each action in a simulated etcd must keep: nothing here. The tests require that no write is lost."""
+"""Invariants of each action in a simulated etcd: none here. Those of the tests require that no write is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each action on simulated servers must keep: nothing here. The tests require that no write is lost."""
+"""Invariants of each action on simulated servers: none here. Those of the tests require that no write is lost."""
 
 from __future__ import annotations
 
