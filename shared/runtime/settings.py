@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from typing import Any, Self
 
 from shared.api.policy import PlatformPolicy
 from shared.kubernetes.kinds import Obj
-from shared.pki.rotation import LIFETIME
+from shared.pki.rotation import DATABASES, LIFETIME, RotationPolicy
 from shared.runtime.options import Options
 
 
@@ -37,6 +38,11 @@ class Settings:
     write_secrets: bool = True
     operator_peers: tuple[Obj, ...] = ()
     policy: PlatformPolicy = field(default_factory=PlatformPolicy)
+
+    @property
+    def rotation(self) -> RotationPolicy:
+        """Policy of the certificates of databases."""
+        return replace(DATABASES, life=timedelta(seconds=self.certificate_lifetime))
 
     @classmethod
     def of(cls, options: Options, **own: Any) -> Self:

@@ -32,6 +32,7 @@ from shared.pki.rotation import (
     CertificateRequest,
     RotationPolicy,
 )
+from shared.pki.secret_names import authority_secret
 from shared.pki.validity import Validity
 from shared.runtime.plan import PASS, Apply, Step, WriteSecret
 from shared.status.reasons import (
@@ -97,7 +98,6 @@ class Issuing:
     Attributes:
         own: owner of the Secrets.
         component: component label of the Secrets.
-        authority: name of the Secret with the certificate authorities; no pod mounts it.
         leaves: certificates to issue.
         found: the Secrets as observed, by name; None for one that does not exist.
         informed: fingerprint of the newest authority that every server trusts and would trust after a restart; empty if
@@ -108,13 +108,17 @@ class Issuing:
 
     own: Owner
     component: str
-    authority: str
     leaves: tuple[CertificateRequest, ...]
     found: Mapping[str, Obj | None] = field(repr=False)
     informed: str
     now: datetime
     policy: RotationPolicy = DATABASES
     stamp: str = ""
+
+    @property
+    def authority(self) -> str:
+        """Name of the Secret with the certificate authorities; no pod mounts it."""
+        return authority_secret(self.own.name)
 
     def next(self) -> tuple[str, tuple[WriteSecret, ...]]:
         """Return the reason and the writes that are due now; no writes if everything is as desired.

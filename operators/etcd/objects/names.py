@@ -100,11 +100,6 @@ def client_service_name(resource: EtcdCluster) -> str:
     return f"{resource.name}-client"
 
 
-def authority_secret(resource: EtcdCluster) -> str:
-    """Return the Secret with the authority that signs the certificates with tls.mode self; no pod mounts it."""
-    return secret_names.authority_secret(resource.name)
-
-
 def peer_secret(resource: EtcdCluster) -> str:
     """Return the Secret with the certificate between members."""
     tls = resource.spec.tls

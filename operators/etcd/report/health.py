@@ -24,7 +24,9 @@ def assess(seen: Assessment) -> Health:
         service = client_service_name(seen.resource)
         message = f"Service {service} has no endpoints: no pod that is ready has the label {SERVES}={CLIENTS}."
         available = Finding(False, NO_ENDPOINTS, message)
-    return Health(available, _degraded(seen) if available.holds else health.not_served(), _observed(seen))
+    unreachable = {each.name: each.error for each in seen.instances if each.is_out_of_reach}
+    degraded = _degraded(seen) if available.holds else health.not_served()
+    return Health(available, degraded, health.observed(unreachable))
 
 
 def _available(seen: Assessment) -> Finding:
@@ -88,8 +90,3 @@ def _ready(seen: Assessment) -> int:
     """Return the number of known voters that the kubelet reports as ready."""
     found = (seen.instance_named(voter.name) for voter in known_voters(seen))
     return sum(instance is not None and instance.ready for instance in found)
-
-
-def _observed(seen: Assessment) -> Finding:
-    """Return whether every member that the kubelet reports as ready answers the operator."""
-    return health.observed({instance.name: instance.error for instance in seen.instances if instance.is_out_of_reach})

@@ -29,6 +29,7 @@ from shared.pki import certs
 from shared.pki.certs import Certificate, Pair, joined
 from shared.pki.copies import CopiedCertificate, TrustedCertificate
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, password_of
+from shared.pki.secret_names import authority_secret
 from shared.pki.stores import authorities_of, authority_key, certificate_secrets, fingerprint, issued_in, validities
 from shared.pki.threads import evaluate
 from shared.pki.validity import Validity, signers
@@ -178,7 +179,7 @@ def root_secret(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Obj |
 
 
 def _certificates(resource: EtcdCluster) -> tuple[str, ...]:
-    return certificate_secrets(resource.spec.tls.mode, leaves(resource), resources.authority_secret(resource))
+    return certificate_secrets(resource.spec.tls.mode, leaves(resource), authority_secret(resource.name))
 
 
 def judge(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Secrets:
@@ -329,7 +330,7 @@ def _mounts(
     if tls.mode == "none":
         return MountedSecrets()
     if tls.mode == "self":
-        trusted = authorities_of(found[resources.authority_secret(resource)]).trusted
+        trusted = authorities_of(found[authority_secret(resource.name)]).trusted
         key = authority_key(trusted[0]) if trusted else AUTHORITY_KEY
         mounts = (Mount(resources.peer_secret(resource), key), Mount(resources.server_secret(resource), key))
         # Only a new authority requires a restart: a removed one has expired.
@@ -344,7 +345,7 @@ def _issuers(resource: EtcdCluster, found: Mapping[str, Obj | None]) -> Issuers 
     tls = resource.spec.tls
     if tls.mode != "self":
         return None
-    trusted = authorities_of(found[resources.authority_secret(resource)]).trusted
+    trusted = authorities_of(found[authority_secret(resource.name)]).trusted
 
     def signed(name: str) -> frozenset[str]:
         issued = issued_in(found[name])
@@ -367,5 +368,5 @@ def _validity(
     resource: EtcdCluster, found: Mapping[str, Obj | None], copies: tuple[CopiedCertificate, ...]
 ) -> Mapping[str, Validity]:
     if resource.spec.tls.mode == "self":
-        return validities(found, _certificates(resource), resources.authority_secret(resource))
+        return validities(found, _certificates(resource), authority_secret(resource.name))
     return {copied.source: copied.in_use.validity for copied in copies if copied.in_use}

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from operators.etcd.facts.assessment import Assessment
-from operators.etcd.objects.names import CONTAINER, SECRETS, authority_secret
+from operators.etcd.objects.names import CONTAINER, SECRETS
 from operators.etcd.state.observed import Instance
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.pods import running_since
+from shared.pki.secret_names import authority_secret
 from shared.runtime.plan import PASS, Step
 from shared.status.health import listed
 from shared.steps import lost_authority
@@ -34,7 +35,7 @@ def restart_distrusting(seen: Assessment) -> Step:
     splits = any(issuers.peer_is_rejected(started[each.name]) for each in rejecting)
     return lost_authority.restart_distrusting(
         resource.obj,
-        authority_secret(resource),
+        authority_secret(resource.name),
         "member",
         [each for each in own if each.pod or each.number < made["spec"]["replicas"]],
         sorted(rejecting, key=lambda each: (each.ready, each.number)),

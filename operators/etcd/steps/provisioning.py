@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.objects import names, pod, stateful_set
@@ -19,7 +18,6 @@ from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import STATEFUL_SET
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of
-from shared.pki.rotation import DATABASES
 from shared.runtime.plan import PASS, Apply, Step
 from shared.status.observed_secrets import versions_of
 from shared.status.reasons import ISSUING_CERTIFICATES, REPLACING_CERTIFICATES
@@ -38,16 +36,8 @@ def ensure_secrets(seen: Assessment) -> Step:
     """Issue certificates before members need them, renew them before they expire, and copy those of other issuers."""
     resource = seen.resource
     own, tls = names.owner(resource, seen.settings.operator), resource.spec.tls
-    issuing = Issuing(
-        own=own,
-        component=COMPONENT,
-        authority=names.authority_secret(resource),
-        leaves=certificates.leaves(resource),
-        found=seen.secrets.found,
-        informed=_started_with(seen),
-        now=seen.now,
-        policy=replace(DATABASES, life=timedelta(seconds=seen.settings.certificate_lifetime)),
-    )
+    leaves, found, informed = certificates.leaves(resource), seen.secrets.found, _started_with(seen)
+    issuing = Issuing(own, COMPONENT, leaves, found, informed, seen.now, seen.settings.rotation)
     issued = keep_certificates(issuing, tls.mode, tls.issuer)
     if not seen.secrets.copies:
         return issued
@@ -55,9 +45,9 @@ def ensure_secrets(seen: Assessment) -> Step:
         own=own,
         component=COMPONENT,
         copies=seen.secrets.copies,
-        found=seen.secrets.found,
+        found=found,
         stamp=COPIED,
-        informed=_started_with(seen) == seen.secrets.mounts.digest != "",
+        informed=informed == seen.secrets.mounts.digest != "",
         now=seen.now,
         keeps_former=tls.mode == "certManager",  # of clients whose certificate is not renewed yet
     )

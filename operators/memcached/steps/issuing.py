@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
-
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects.names import owner
 from operators.memcached.objects.pod import COMPONENT
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
-from shared.pki.rotation import DATABASES
-from shared.pki.secret_names import authority_secret
 from shared.runtime.plan import PASS, Step
 from shared.steps.certificates import Issuing, keep_certificates
 
@@ -37,15 +32,6 @@ def _keep(seen: Assessment) -> Step:
     tls = resource.spec.tls
     if tls is None:
         return PASS
-    issuing = Issuing(
-        own=owner(resource, seen.settings.operator),
-        component=COMPONENT,
-        authority=authority_secret(resource.name),
-        leaves=leaves(resource),
-        found=seen.secrets.found,
-        informed=seen.informed,
-        now=seen.now,
-        policy=replace(DATABASES, life=timedelta(seconds=seen.settings.certificate_lifetime)),
-        stamp=TRUST_CHANGED,
-    )
+    own, found, rotation = owner(resource, seen.settings.operator), seen.secrets.found, seen.settings.rotation
+    issuing = Issuing(own, COMPONENT, leaves(resource), found, seen.informed, seen.now, rotation, TRUST_CHANGED)
     return keep_certificates(issuing, tls.mode, tls.issuer, is_permitted=seen.settings.write_secrets)

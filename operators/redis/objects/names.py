@@ -160,11 +160,6 @@ def tls_secret(resource: RedisCluster) -> str:
     return f"{resource.name}-nodes-tls"
 
 
-def authority_secret(resource: RedisCluster) -> str:
-    """Return the name of the Secret with the CA of tls.mode self; no pod mounts it."""
-    return secret_names.authority_secret(resource.name)
-
-
 def server_secret(resource: RedisCluster) -> str:
     """Return the name of the Secret with the certificate of the nodes; empty without TLS."""
     tls = resource.spec.tls

@@ -16,7 +16,8 @@ from shared.status.reasons import SERVED, SERVICE_UNKNOWN
 
 def assess(seen: Assessment) -> Health:
     """Return the health of a RedisCluster."""
-    return Health(_available(seen), _degraded(seen), _observed(seen))
+    unreachable = {each.name: each.error for each in seen.instances if each.is_out_of_reach}
+    return Health(_available(seen), _degraded(seen), health.observed(unreachable))
 
 
 def _available(seen: Assessment) -> Finding:
@@ -71,8 +72,3 @@ def _degraded(seen: Assessment) -> Finding | None:
     if not seen.resource.formed:
         return health.not_served()
     return placement.degraded(seen) if seen.reachable else None
-
-
-def _observed(seen: Assessment) -> Finding:
-    """Return whether every node that the kubelet reports as ready answers the operator."""
-    return health.observed({instance.name: instance.error for instance in seen.instances if instance.is_out_of_reach})

@@ -32,6 +32,7 @@ from shared.pki.secret_checks import (
     certificate_of,
     password_of,
 )
+from shared.pki.secret_names import authority_secret
 from shared.pki.stores import certificate_secrets, certificates_in, validities
 from shared.pki.threads import evaluate
 from shared.pki.validity import Validity
@@ -121,7 +122,7 @@ def provided_versions(resource: RedisCluster, secrets: Secrets) -> dict[str, str
 
 
 def _certificates(resource: RedisCluster) -> tuple[str, ...]:
-    return certificate_secrets(resource.spec.tls.mode, leaves(resource), object_names.authority_secret(resource))
+    return certificate_secrets(resource.spec.tls.mode, leaves(resource), authority_secret(resource.name))
 
 
 def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
@@ -149,7 +150,7 @@ def judge(resource: RedisCluster, found: Mapping[str, Obj | None]) -> Secrets:
     if resource.spec.tls.mode != "none":
         mounted = MountedCertificates.of(found[object_names.tls_secret(resource)])
     access = _access(resource, passwords, (desired or "", named), mounted, original)
-    validity = validities(found, _certificates(resource), object_names.authority_secret(resource))
+    validity = validities(found, _certificates(resource), authority_secret(resource.name))
     if mounted is not None:
         validity[object_names.server_secret(resource)] = mounted.validity
     of_users = {user.name: _user_password(user, found, generated) for user in resource.spec.users}

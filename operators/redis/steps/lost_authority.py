@@ -16,6 +16,7 @@ from operators.redis.state.observed import outlives_pods
 from operators.redis.steps.configuration import template_text
 from operators.redis.steps.rollout_markers import is_applied
 from shared.kubernetes.accessors import is_terminating
+from shared.pki.secret_names import authority_secret
 from shared.runtime.plan import PASS, Step
 from shared.status.health import listed
 from shared.steps import lost_authority
@@ -39,7 +40,7 @@ def restart_distrusting(seen: Assessment) -> Step:
     is_self = resource.spec.tls.mode == "self"
     return lost_authority.restart_distrusting(
         resource.obj,
-        names.authority_secret(resource) if is_self else names.server_secret(resource),
+        authority_secret(resource.name) if is_self else names.server_secret(resource),
         "node",
         [each for each in seen.instances if each.pod or each in seen.staying],
         sorted(rejecting, key=lambda each: (not _is_replica(each), -each.number)),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import timedelta
 
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.bus_port import bus_port
@@ -37,7 +35,6 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, STATEFUL_SE
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.copies import CopiedCertificate, following
-from shared.pki.rotation import DATABASES
 from shared.pki.stores import fingerprint
 from shared.runtime.plan import PASS, Apply, Patch, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT, REPLACING_CERTIFICATES
@@ -203,16 +200,8 @@ def _generated(seen: Assessment, own: Owner) -> WriteSecret | None:
 def _issue(seen: Assessment, own: Owner) -> Step:
     resource, mounted = seen.resource, seen.secrets.mounted
     trusts = mounted is not None and applied_everywhere(seen, CERTIFICATE_MARK, mounted.mark)
-    issuing = Issuing(
-        own=own,
-        component=COMPONENT,
-        authority=names.authority_secret(resource),
-        leaves=certificates.leaves(resource),
-        found=seen.secrets.found,
-        informed=fingerprint(mounted.trusted[0]) if mounted and trusts else "",
-        now=seen.now,
-        policy=replace(DATABASES, life=timedelta(seconds=seen.settings.certificate_lifetime)),
-    )
+    leaves, informed = certificates.leaves(resource), fingerprint(mounted.trusted[0]) if mounted and trusts else ""
+    issuing = Issuing(own, COMPONENT, leaves, seen.secrets.found, informed, seen.now, seen.settings.rotation)
     return keep_certificates(issuing, resource.spec.tls.mode, resource.spec.tls.issuer)
 
 

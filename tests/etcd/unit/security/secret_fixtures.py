@@ -43,8 +43,8 @@ class ClusterSecrets(Drawer):
     @property
     def issuing(self) -> Issuing:
         own = names.owner(self.resource, SETTINGS.operator)
-        needed, signer = certificates.leaves(self.resource), names.authority_secret(self.resource)
-        return Issuing(own, names.COMPONENT, signer, needed, self.found, self.informed, self.now, self.policy)
+        needed = certificates.leaves(self.resource)
+        return Issuing(own, names.COMPONENT, needed, self.found, self.informed, self.now, self.policy)
 
     def next(self) -> tuple[str, tuple[WriteSecret, ...]]:
         return self.issuing.next()
