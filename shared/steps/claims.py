@@ -32,13 +32,14 @@ _OTHER = (
 )
 
 
-def is_foreign(claim: Obj, uid_label: str, *, name: str, uid: str) -> bool:
-    """Return whether a claim belongs to another owner than the resource with this name and UID, or to none.
+def is_foreign(obj: Obj, uid_label: str, *, name: str, uid: str) -> bool:
+    """Return whether a claim or StatefulSet belongs to another owner than the resource with this name and UID.
 
     Args:
-        uid_label: label of claims: UID of the resource that owns the data.
+        uid_label: label of both: UID of the resource that owns the data; without it, another owner is assumed.
     """
-    return of_another_controller(claim, STATEFUL_SET, name) or label(claim, uid_label) != uid
+    is_taken = obj["kind"] != STATEFUL_SET.name and of_another_controller(obj, STATEFUL_SET, name)
+    return is_taken or label(obj, uid_label) != uid
 
 
 def refusal(claims: Sequence[Obj], own: Owner, uid_label: str, *, may_adopt: bool) -> str:

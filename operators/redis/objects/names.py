@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from operators.redis.api.resource import API, RedisCluster
 from shared.kubernetes import secret_provenance
-from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Obj
+from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ordinals import ordinal
 from shared.kubernetes.ownership import Owner
 from shared.pki import secret_names
@@ -88,16 +88,9 @@ def selector(resource: RedisCluster) -> dict[str, str]:
     return owner(resource, "").selector(COMPONENT)
 
 
-def cluster_uid(obj: Obj) -> str:
-    """Return the UID of the resource that owns the data of a StatefulSet or volume claim; empty if it is unknown."""
-    return str((obj["metadata"].get("labels") or {}).get(CLUSTER_UID, ""))
-
-
 def is_foreign(resource: RedisCluster, obj: Obj) -> bool:
     """Return whether a StatefulSet or volume claim belongs to another owner, whose data it may hold."""
-    if obj["kind"] == PERSISTENT_VOLUME_CLAIM.name:
-        return claims.is_foreign(obj, CLUSTER_UID, name=resource.name, uid=resource.uid)
-    return cluster_uid(obj) != resource.uid
+    return claims.is_foreign(obj, CLUSTER_UID, name=resource.name, uid=resource.uid)
 
 
 def node_name(resource: RedisCluster, number: int) -> str:

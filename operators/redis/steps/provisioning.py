@@ -30,7 +30,7 @@ from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
-from shared.kubernetes.accessors import annotation
+from shared.kubernetes.accessors import annotation, label
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
@@ -60,7 +60,7 @@ def refuse_foreign_data(seen: Assessment) -> Step:
         if not message:
             return claims.keep_labels(volumes, own, COMPONENT, CLUSTER_UID)
         return Step.blocked(FOREIGN_DATA, message, requeue=claims.RETRY_SECONDS)
-    foreign, uid = [obj for obj in (made, *volumes) if names.is_foreign(resource, obj)], names.cluster_uid(made)
+    foreign, uid = [obj for obj in (made, *volumes) if names.is_foreign(resource, obj)], label(made, CLUSTER_UID)
     objects = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in foreign)
     labels = f"{ownership.INSTANCE}={resource.name},{ownership.NAME}=redis"
     owner = f"another RedisCluster of this name (uid {uid})" if uid else "an unknown owner"
