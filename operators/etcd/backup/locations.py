@@ -46,14 +46,18 @@ async def problem(kube: Kube, namespace: str, at: str, store: VolumeStore | S3) 
     """
     if isinstance(store, VolumeStore):
         try:
-            await kube.metadata(PERSISTENT_VOLUME_CLAIM, namespace, store.claim_name)
+            metadata = await kube.metadata(PERSISTENT_VOLUME_CLAIM, namespace, store.claim_name)
         except NotFound:
             return SecretProblem(
                 VOLUME_MISSING,
                 f"{at}.volume: PersistentVolumeClaim {store.claim_name} does not exist in this namespace. Create "
                 "it, or name another one.",
             )
-        return None
+        message = (
+            f"{at}.volume: PersistentVolumeClaim {store.claim_name} is being deleted, so no new pod can mount it. "
+            "Create it again once it is deleted, or name another one."
+        )
+        return SecretProblem(VOLUME_MISSING, message) if "deletionTimestamp" in metadata else None
     name = store.credentials_secret
     try:
         texts(f"{at}.s3", name, (await find(kube, namespace, {name: KEYS}))[name], *KEYS)

@@ -8,12 +8,13 @@ from operators.etcd.api.backup import API, COMPLETE, SCHEDULED, EtcdBackup
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import S3, VolumeStore
 from operators.etcd.backup import locations
+from operators.etcd.backup.pods import restore_pod_name
 from operators.etcd.reasons import BACKUP_FAILED, BACKUP_INVALID, BACKUP_MISSING, BACKUP_UNFINISHED
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.accessors import label
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
-from shared.kubernetes.kinds import Key, Obj
+from shared.kubernetes.kinds import POD, Key, Obj
 from shared.kubernetes.ownership import controller_of
 from shared.pki.secret_checks import SecretProblem
 from shared.runtime.cache import Cache
@@ -64,7 +65,7 @@ async def observe(resource: EtcdCluster, cache: Cache, kube: Kube) -> BackupView
     found = await _snapshot(resource, kube)
     problem = found if isinstance(found, SecretProblem) else None
     snapshot = found if isinstance(found, Snapshot) else None
-    if snapshot is not None:
+    if snapshot is not None and cache.get(POD, key.namespace, restore_pod_name(resource)) is None:
         problem = await locations.problem(kube, resource.namespace, "spec.restore.from", snapshot.store)
     return BackupView(scheduled, None if problem else snapshot, problem, lacking)
 

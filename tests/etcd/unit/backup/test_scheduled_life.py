@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from operators.etcd.api import resource as api
 from operators.etcd.api.backup import API, COMPLETE, FAILED, RETRY_UNTIL
 from operators.etcd.operator import backups
-from shared.kubernetes.accessors import annotation, condition
+from shared.kubernetes.accessors import annotation, condition, is_terminating
 from shared.kubernetes.client import Request, Response
 from shared.kubernetes.errors import AlreadyExists, NotFound
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
@@ -73,7 +73,7 @@ class Schedule:
         (store,) = self.destination.values()
         with contextlib.suppress(NotFound):
             if "claimName" in store:
-                return bool(self.user.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, store["claimName"]))
+                return not is_terminating(self.user.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, store["claimName"]))
             return set(KEYS) <= set(self.user.get(SECRET, NAMESPACE, store["credentialsSecret"])["data"])
         return False
 
@@ -286,6 +286,20 @@ async def test_missing_destination_of_a_schedule_is_reported_at_once(
     world.lacks(PERSISTENT_VOLUME_CLAIM, "snapshots")
     await world.settle()
     assert (world.ready["status"], world.ready["reason"]) == ("False", reason)
+
+
+async def test_claim_of_a_schedule_that_is_being_deleted_is_reported_at_once() -> None:
+    """The claim stays while a pod uses it, and no other pod can mount it."""
+    world = await begun(volume("snapshots"))
+    world.has_claim("snapshots")
+    await world.settle()
+    assert world.ready["status"] == "True"
+    used = {"metadata": {"finalizers": ["example.com/used"]}}
+    world.user.merge(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "snapshots", used)
+    world.lacks(PERSISTENT_VOLUME_CLAIM, "snapshots")
+    await world.settle()
+    assert (world.ready["status"], world.ready["reason"]) == ("False", "VolumeMissing")
+    assert "PersistentVolumeClaim snapshots is being deleted" in world.ready["message"]
 
 
 EVENTS: dict[str, Callable[[Schedule], Any]] = {

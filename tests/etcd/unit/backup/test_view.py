@@ -55,6 +55,12 @@ class Cluster:
         spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         self.has(PERSISTENT_VOLUME_CLAIM, "snapshots", spec=spec)
 
+    def delete_claim(self) -> None:
+        """Delete the claim while a pod uses it."""
+        used = {"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}}
+        self.user_client.merge(PERSISTENT_VOLUME_CLAIM, "default", "snapshots", used)
+        self.user_client.delete(PERSISTENT_VOLUME_CLAIM, "default", "snapshots")
+
     def with_keys(self, **keys: str) -> None:
         self.has(SECRET, "keys", data={key: base64.b64encode(text.encode()).decode() for key, text in keys.items()})
 
@@ -90,6 +96,18 @@ async def test_missing_volume_is_reported() -> None:
     assert await api.problem(STORE) is None
 
 
+async def test_volume_that_is_being_deleted_is_reported() -> None:
+    api = Cluster()
+    api.with_claim()
+    api.delete_claim()
+    found = await api.problem(STORE)
+    assert found == SecretProblem(
+        Reason("VolumeMissing"),
+        "spec.destination.volume: PersistentVolumeClaim snapshots is being deleted, so no new pod can mount it. Create "
+        "it again once it is deleted, or name another one.",
+    )
+
+
 async def test_bucket_requires_both_keys_in_its_secret() -> None:
     api = Cluster()
     found = await api.problem(BUCKETED)
@@ -122,6 +140,19 @@ async def test_file_of_a_store_is_found_once_its_volume_exists() -> None:
     assert found.problem.message.startswith("spec.restore.from.volume: ")
     api.with_claim()
     found = await api.view(new(FILE))
+    assert (found.snapshot, found.problem) == (view.Snapshot(STORE, "demo-1/a.db"), None)
+
+
+async def test_volume_of_a_restore_may_be_deleted_once_its_pod_has_it() -> None:
+    api, resource = Cluster(), new(FILE)
+    api.with_claim()
+    api.delete_claim()
+    found = await api.view(resource)
+    assert found.problem is not None
+    assert "is being deleted" in found.problem.message
+    labels = names.owner(resource, "etcd-operator").labels("restore")
+    api.has(POD, "demo-restore", labels=labels, spec={"containers": [{"name": "restore", "image": "operator"}]})
+    found = await api.view(resource)
     assert (found.snapshot, found.problem) == (view.Snapshot(STORE, "demo-1/a.db"), None)
 
 
