@@ -362,17 +362,13 @@ async def _read_instance_live(resource: EtcdCluster, seen: Observed, instance: I
         pod = await kube.find(POD, resource.namespace, instance.name)
         instance = dataclasses.replace(instance, empty=_empty_starts(resource, instance.name, pod))
     if seen.lost(instance) and not instance.proves_loss:
-        kind, name = (
-            (PERSISTENT_VOLUME_CLAIM, names.volume_name(resource, instance.number))
-            if in_volume
-            else (POD, instance.name)
-        )
+        kind = PERSISTENT_VOLUME_CLAIM if in_volume else POD
+        name = names.volume_name(resource, instance.number) if in_volume else instance.name
         return _with_holder(instance, await kube.find(kind, resource.namespace, name), in_volume=in_volume)
     if in_volume and instance.volume is None and (instance.pod_obj or _may_come(resource, seen, instance)):
         name = names.volume_name(resource, instance.number)
-        return _with_holder(
-            instance, await kube.find(PERSISTENT_VOLUME_CLAIM, resource.namespace, name), in_volume=True
-        )
+        holder = await kube.find(PERSISTENT_VOLUME_CLAIM, resource.namespace, name)
+        return _with_holder(instance, holder, in_volume=True)
     return instance
 
 

@@ -244,10 +244,10 @@ def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
         )
     if is_pod:
         raise ForeignObject(f"{what} has no controller. It was not changed. Rename this resource, or delete that pod.")
+    at, given = observed["metadata"].get("namespace"), " ".join(f"{key}={text}" for key, text in labels.items())
     raise ForeignObject(
         f"{what} exists and was not created by this operator. It was not changed. Rename this resource, delete that "
-        f"object, or hand it over by labelling it {MANAGED_BY}={want.get(MANAGED_BY)}, {INSTANCE}={want.get(INSTANCE)} "
-        f"and {NAME}={want.get(NAME)}."
+        f"object, or hand it over: kubectl label {what.replace(' ', '/').lower()} -n {at} {given} --overwrite"
     )
 
 

@@ -17,14 +17,15 @@ from shared.kubernetes.accessors import is_terminating, label
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner, of_another_controller, owner_of
 from shared.runtime.plan import PASS, Patch, Step
+from shared.status.messages import patch_command
 
 RETRY_SECONDS = 30.0
 """Time until claims of another owner are read again: no watch reports objects without the labels of the operator."""
 
 _FORMER = (
-    "PersistentVolumeClaim {claims}: has the data of a former {kind} (uid {uid}). Nothing was changed. To continue "
-    "with that data, set spec.adopt.fromUID to {uid}. To start empty instead, delete the claims with the label "
-    "{label}={uid}, or rename this resource."
+    "PersistentVolumeClaim {claims}: has the data of a former {kind} (uid {uid}). Nothing was changed. To start "
+    "empty, delete the claims with the label {label}={uid}, or rename this resource. To continue with that data, set "
+    "spec.adopt.fromUID to {uid}: {command}"
 )
 _OTHER = (
     "PersistentVolumeClaim {claim} belongs to {owner}. Nothing was changed. Rename this resource, or delete the claim "
@@ -56,7 +57,8 @@ def refusal(claims: Sequence[Obj], own: Owner, uid_label: str, *, may_adopt: boo
     former = {_former(claim, own, uid_label) for claim in foreign}
     if may_adopt and len(former) == 1 and (uid := former.pop()):
         names = ", ".join(claim["metadata"]["name"] for claim in foreign)
-        return _FORMER.format(claims=names, kind=own.kind.name, uid=uid, label=uid_label)
+        command = patch_command(own.kind.name, own.namespace, own.name, {"spec": {"adopt": {"fromUID": uid}}})
+        return _FORMER.format(claims=names, kind=own.kind.name, uid=uid, label=uid_label, command=command)
     claim = foreign[0]
     return _OTHER.format(
         claim=claim["metadata"]["name"], owner=_owner(claim, own, uid_label), command=_handover(claim, own, uid_label)

@@ -13,7 +13,7 @@ a loss is found is of an earlier one, and consents to nothing: it may stay in th
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,7 +22,9 @@ from shared.kubernetes import accessors
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Step
+from shared.status.messages import MAX_CONDITION_CHARACTERS, patch_command, shortened
 from shared.status.reasons import TOKEN_REFUSED, Reason
+from shared.status.verdict import Progress
 
 TOKEN_LENGTH = 12
 
@@ -152,6 +154,14 @@ class Proposal:
         Args:
             requeue: seconds until an unconfirmed loss is observed again.
         """
+        step = self._decided(resource, requeue)
+        if resource.invalid or step.progress is not Progress.BLOCKED:
+            return step
+        confirm = {"spec": {"recovery": {"confirm": self.token}}}
+        end = f" To confirm: {patch_command(resource.obj['kind'], resource.namespace, resource.name, confirm)}"
+        return replace(step, message=shortened(step.message, MAX_CONDITION_CHARACTERS - len(end)) + end)
+
+    def _decided(self, resource: CustomResource[Any], requeue: float) -> Step:
         given, prefix = _given(resource), f"{self.loss} ".lstrip()
         if resource.invalid:  # it may have a confirmation, which counts only as a part of a valid spec
             message = f"{prefix}A recovery is possible once the spec is corrected: {resource.invalid}"

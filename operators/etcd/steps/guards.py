@@ -21,10 +21,11 @@ def refuse_unknown_members(seen: Assessment) -> Step:
     if not seen.unknown_members:
         return PASS
     names = member_names(seen, seen.unknown_members)
+    removal = ", ".join(f"etcdctl member remove {member.id:x}" for member in seen.unknown_members)
     return Step.blocked(
         UNKNOWN_MEMBER,
         f"etcd lists {names}, which belongs to no pod of this cluster: a user added it or changed its address. "
-        "The operator changes no members until it is removed (etcdctl member remove) or has its former address.",
+        f"The operator changes no members until it is removed ({removal}) or has its former address.",
     )
 
 

@@ -15,10 +15,8 @@ def await_redis(seen: Assessment) -> Step:
     ready = [instance for instance in seen.instances if instance.ready]
     if not seen.resource.formed or seen.reachable or not ready:
         return PASS
-    names, error = (
-        ", ".join(instance.name for instance in ready),
-        next((instance.error for instance in ready if instance.error), ""),
-    )
+    names = ", ".join(instance.name for instance in ready)
+    error = next((instance.error for instance in ready if instance.error), "")
     message = (
         f"{names}: the kubelet reports the pods as ready, but no node is reachable{': ' if error else ''}"
         f"{error.rstrip('.')}. Nothing is changed until one is. Check that NetworkPolicies allow the operator's pods "
@@ -45,12 +43,13 @@ def refuse_unknown_nodes(seen: Assessment) -> Step:
     if not seen.resource.formed or not seen.unknown_nodes:
         return PASS
     consequence = "Nothing is changed" if _unknown_owners(seen) else "Changes wait, and repairs of other nodes continue"
-    unknown = ", ".join(f"{node.name} ({node.id})" for node in seen.unknown_nodes)
+    unknown = ", ".join(node.name for node in seen.unknown_nodes)
+    removal = ", ".join(f"CLUSTER FORGET {node.id}" for node in seen.unknown_nodes)
     return Step.blocked(
         UNKNOWN_MEMBER,
         f"The cluster has a member that belongs to none of its pods: {unknown}. It was added manually, or a pod "
         f"address was reused by another cluster. {consequence}. Find out whose it is (runbook). If it was added "
-        "manually and owns slots, move them away; then remove it from every node (CLUSTER FORGET).",
+        f"manually and owns slots, move them away; then remove it from every node: {removal}",
     )
 
 

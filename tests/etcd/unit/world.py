@@ -64,7 +64,7 @@ def cluster(
         }
         reported_status["version"] = "3.6.8"
     given = {"size": size, "version": "3.6.8", **spec}
-    obj = {"metadata": metadata, "spec": given, "status": reported_status | (status or {})}
+    obj = {"kind": "EtcdCluster", "metadata": metadata, "spec": given, "status": reported_status | (status or {})}
     return EtcdCluster.parse(obj)
 
 

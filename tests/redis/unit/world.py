@@ -175,7 +175,9 @@ def cluster(
     recorded["moves"] = []
     fields = {"replicas": len(at) if replicas is None else replicas, "version": "8.0.2", "storage": {}, **spec}
     fields = {key: value for key, value in fields.items() if value is not None}
-    return RedisCluster.parse({"metadata": metadata, "spec": fields, "status": recorded | (status or {})})
+    return RedisCluster.parse(
+        {"kind": "RedisCluster", "metadata": metadata, "spec": fields, "status": recorded | (status or {})}
+    )
 
 
 def _entry(number: int, spot: At) -> Obj:

@@ -392,6 +392,7 @@ def test_unknown_member_blocks_every_change(host: str) -> None:
     assert (acts(made.actions), replicas_and_start(made)) == ([], (3, "existing"))
     assert (made.verdict.progress, made.verdict.reason) == (Progress.BLOCKED, "UnknownMember")
     assert f"guest at http://{host}:2380" in made.verdict.message
+    assert "(etcdctl member remove 7)" in made.verdict.message
 
 
 def test_volume_of_another_cluster_is_not_changed() -> None:

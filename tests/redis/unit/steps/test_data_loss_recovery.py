@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -55,7 +56,10 @@ def test_data_loss_is_reported_and_blocks_changes() -> None:
     assert made.verdict.message.startswith(
         "demo-0, demo-3 lost their data, and no other node has it: the keys of slots 0-5460 are lost."
     )
-    assert f"set spec.recovery.confirm to {made.status['recovery']['token']}" in made.verdict.message
+    token = made.status["recovery"]["token"]
+    assert f"set spec.recovery.confirm to {token}" in made.verdict.message
+    confirm = json.dumps({"spec": {"recovery": {"confirm": token}}}, separators=(",", ":"))
+    assert made.verdict.message.endswith(f"kubectl patch rediscluster demo -n default --type merge -p '{confirm}'")
     assert made.status["recovery"]["slots"] == "0-5460"
     assert [call for call in acts(made.actions) if "forget" not in call] == []
     assert made.status["phase"] == "Failed"

@@ -74,6 +74,7 @@ def test_unknown_node_blocks_changes_and_is_not_forgotten(more: dict[str, Any]) 
     made = with_unknown_member(*formed(), *[replace(At(epoch=0))] * 2, **more)
     assert (made.verdict.reason, made.verdict.progress) == ("UnknownMember", Progress.BLOCKED)
     assert made.verdict.message.count("f" * 40) == 1
+    assert f"CLUSTER FORGET {'f' * 40}" in made.verdict.message
     assert of(made.actions, "MoveSlots") == of(made.actions, "Forget") == []
 
 

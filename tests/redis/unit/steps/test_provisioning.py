@@ -46,7 +46,8 @@ def test_data_of_an_earlier_cluster_is_neither_adopted_nor_deleted(uid: str | No
         step = provisioning.refuse_foreign_data(assess(wished(), seen))
         assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "ForeignData", ())
         adopts = uid is not None and seen.stateful_set is None
-        way = "set spec.adopt.fromUID to another." if adopts else f"{CLUSTER_UID}={UID} --overwrite"
+        adopt = """-n default --type merge -p '{"spec":{"adopt":{"fromUID":"another"}}}'"""
+        way = f"to another: kubectl patch rediscluster demo {adopt}" if adopts else f"{CLUSTER_UID}={UID} --overwrite"
         assert way in step.message
         assert "was not changed." in step.message or "Nothing was changed." in step.message
 

@@ -83,7 +83,7 @@ def test_selector_contains_the_instance() -> None:
 
 
 def foreign_object(**metadata: object) -> Obj:
-    return {"kind": "Service", "metadata": {"name": "a", **metadata}}
+    return {"kind": "Service", "metadata": {"name": "a", "namespace": "default", **metadata}}
 
 
 def test_object_of_the_resource_is_accepted() -> None:
@@ -91,6 +91,18 @@ def test_object_of_the_resource_is_accepted() -> None:
     require_owned(desired, desired)
     orphan = foreign_object(labels=desired["metadata"]["labels"])
     require_owned(desired, orphan)
+
+
+def test_advice_is_the_command_that_hands_the_object_over() -> None:
+    desired = owner().object(SERVICE, "a", component="server")
+    with pytest.raises(ForeignObject) as refusal:
+        require_owned(desired, foreign_object())
+    command, expected = str(refusal.value).rpartition("kubectl ")[2].split(), desired["metadata"]["labels"]
+    assert command[:4] == ["label", "service/a", "-n", "default"]
+    assert command[-1] == "--overwrite"
+    labels = dict(each.split("=") for each in command[4:-1])
+    assert labels.items() <= expected.items()
+    require_owned(desired, foreign_object(labels=labels))
 
 
 def test_pod_with_the_labels_and_without_a_controller_is_not_adopted() -> None:

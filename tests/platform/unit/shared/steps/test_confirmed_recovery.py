@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from shared.kubernetes.kinds import Obj
+from shared.status.messages import MAX_CONDITION_CHARACTERS
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
 from shared.steps.confirmed_recovery import (
@@ -36,7 +39,8 @@ SECOND, MONTH = timedelta(seconds=1), timedelta(days=30)
 def resource(confirm: str | None, recorded: str = "", record: Obj | None = None, invalid: str = "") -> Any:
     recovery = SimpleNamespace(confirm=confirm) if confirm is not None else None
     reported = {"recovery": record or {"token": recorded}} if record or recorded else {}
-    return SimpleNamespace(spec=SimpleNamespace(recovery=recovery), reported=reported, invalid=invalid)
+    spec, obj = SimpleNamespace(recovery=recovery), {"kind": "EtcdCluster"}
+    return SimpleNamespace(obj=obj, namespace="prod", name="orders", spec=spec, reported=reported, invalid=invalid)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +69,18 @@ def test_user_decides_by_the_token(
     step = replace(PROPOSAL, prior=prior).decide(resource(confirm, recorded), requeue=30.0)
     assert (step.progress, step.reason, step.actions) == (progress, reason, ())
     assert message in step.message
+
+
+@pytest.mark.parametrize("consequences", ["It can continue.", "It can continue. " * 100], ids=["short", "long"])
+@pytest.mark.parametrize("confirm", [None, OTHER])
+def test_message_ends_with_the_command_that_confirms(confirm: str | None, consequences: str) -> None:
+    """The condition Stalled has all of the command, regardless of the length of the rest."""
+    step = replace(PROPOSAL, consequences=consequences).decide(resource(confirm), requeue=30.0)
+    assert len(step.message) <= MAX_CONDITION_CHARACTERS
+    program, verb, kind, name, *options, patch = shlex.split(step.message[step.message.index("kubectl ") :])
+    assert (program, verb, kind, name) == ("kubectl", "patch", "etcdcluster", "orders")
+    assert options == ["-n", "prod", "--type", "merge", "-p"]
+    assert json.loads(patch) == {"spec": {"recovery": {"confirm": TOKEN}}}
 
 
 def test_spec_that_cannot_be_parsed_is_named_instead_of_a_token() -> None:
