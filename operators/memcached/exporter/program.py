@@ -11,7 +11,7 @@ not support authentication:
     /             name of the metrics page
 
 It adds memcached_exporter_build_info, as exporters in Go do, process_*, and memcached_exporter_errors_total{reason}, by
-the classes in client/errors.py.
+the classes in client/errors.py. With --watch, memcached_serving and memcached_users_loaded are what it attests.
 
 With --reload-users, the sidecar also makes the server reload a changed users file (reload.py), and with --watch, it
 ends a server that hangs (watch.py).
@@ -201,10 +201,12 @@ class Exporter:
 
     Args:
         connect: opens a connection to the server; raises MemcachedError.
+        watch: observation of the server; None without one.
     """
 
-    def __init__(self, connect: Callable[[], Awaitable[Server]]) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[Server]], watch: Watch | None = None) -> None:
         self._connect = connect
+        self._watch = watch
         self._server: Server | None = None
         self._lock = asyncio.Lock()
         self._errors = Counter({kind.__name__: 0 for kind in _subclasses(MemcachedError)})  # a rate needs a first value
@@ -225,6 +227,7 @@ class Exporter:
             (
                 family("memcached_up", "gauge", "1 if the server responds, 0 if not.", [({}, up)]),
                 server_metrics,
+                *(() if self._watch is None else _attested(self._watch)),
                 _build_info(),
                 family("memcached_exporter_errors_total", "counter", "Scrapes with memcached_up 0, by cause.", errors),
                 *_process(),
@@ -407,7 +410,7 @@ async def _serve(options: ExporterOptions, watch: Watch | None, stop: asyncio.Ev
     if options.listen is None:
         await stop.wait()
         return 0
-    exporter = Exporter(partial(connect, options))
+    exporter = Exporter(partial(connect, options), watch)
 
     async def metrics(_: Request) -> Response:
         return Response(body=(await exporter.scrape()).encode(), content_type=_METRICS)
@@ -445,6 +448,14 @@ async def _serve(options: ExporterOptions, watch: Watch | None, stop: asyncio.Ev
         log.error("%s", error)
         return 1
     return 0
+
+
+def _attested(watch: Watch) -> Iterator[str]:
+    """Yield what the sidecar attests to the operator, and to the kubelet's readiness probe."""
+    yield family("memcached_serving", "gauge", "1 if the server has responded lately, 0 if not.", [({}, +watch.serves)])
+    if watch.reloads_users:
+        help_text = "1 if it is proven that the server has loaded the users file, 0 if not."
+        yield family("memcached_users_loaded", "gauge", help_text, [({}, +(watch.loaded_users is not None))])
 
 
 def _build_info() -> str:

@@ -118,10 +118,20 @@ class Watch:
         """Whether the server has responded lately."""
         return self._clock() - self._responded <= SERVING_SECONDS
 
+    @property
+    def loaded_users(self) -> bytes | None:
+        """The users file that the server has loaded; None if that is not proven."""
+        load = self._load
+        return load.content if load is not None and load.is_proven and self.serves else None
+
+    @property
+    def reloads_users(self) -> bool:
+        """Whether it makes the server load its users file, so that it can prove which one that has loaded."""
+        return self._reloader is not None
+
     def users(self, key: bytes, nonce: str) -> str:
         """Return the digest of the users file that the server has loaded; empty if that is not proven."""
-        load = self._load
-        return digest(key, nonce, load.content) if load is not None and load.is_proven and self.serves else ""
+        return "" if (content := self.loaded_users) is None else digest(key, nonce, content)
 
     async def check(self) -> None:
         """Observe the server once, and end it if it hangs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from operators.memcached.client.attestation import digest
 from operators.memcached.client.errors import AuthenticationFailed, Busy, MemcachedError, TimedOut, Unreachable
 from operators.memcached.client.server import Section
+from operators.memcached.exporter.program import Exporter
 from operators.memcached.exporter.reload import POLL_SECONDS, Reloader
 from operators.memcached.exporter.watch import (
     HUNG_SECONDS,
@@ -20,6 +22,7 @@ from operators.memcached.exporter.watch import (
     Watch,
     end_servers,
 )
+from tests.support.memcached.exporter import samples
 
 KEY, NONCE = b"key", "nonce"
 HANDLES_SIGHUP = "0000000000004203"
@@ -245,6 +248,25 @@ async def test_server_that_hangs_is_ended_after_two_minutes(server: Memcached) -
     assert server.killed == 1
     await server.polls(3, seconds=7)
     assert server.killed == 1, "once"
+
+
+async def test_metrics_of_a_server_that_hangs_are_what_its_sidecar_attests(server: Memcached) -> None:
+    exporter = Exporter(partial(server.connect, None), server.watch)
+
+    async def shown() -> list[float]:
+        found = samples(await exporter.scrape())
+        return [found[f"memcached_{name}"] for name in ("up", "serving", "users_loaded")]
+
+    assert await shown() == [1, 0, 0], "nothing is observed yet"
+    await server.polls(10)
+    assert await shown() == [1, 1, 1]
+    server.failure = TimedOut("no response")
+    assert await shown() == [0, 1, 1], "it may be busy"
+    await server.polls(3, seconds=7)
+    assert await shown() == [0, 0, 0]
+    without_users = samples(await Exporter(partial(server.connect, None), Watch(server.connect)).scrape())
+    assert "memcached_serving" in without_users
+    assert "memcached_users_loaded" not in without_users
 
 
 @pytest.mark.parametrize("other", [None, Unreachable("refused"), Busy("limit")], ids=["response", "restart", "busy"])
