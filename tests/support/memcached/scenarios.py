@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from shared.kubernetes.kinds import (
     SECRET,
     SERVICE,
     STATEFUL_SET,
+    Kind,
     Obj,
 )
 from shared.steps.passwords import ROTATE
@@ -39,7 +41,7 @@ from tests.harness.scenario import (
     unobserved,
 )
 from tests.harness.scenario import apply as apply_resource
-from tests.memcached.simulation.guard import Guard
+from tests.memcached.simulation.guard import Guard, false_claims
 from tests.memcached.unit.world import UNPAUSED
 from tests.support.issuing import issued
 from tests.support.memcached.released import RELEASED_STATUS, released_deployment
@@ -52,6 +54,11 @@ class Servers(SimulatedMemcached):
     """A database of the crash harness."""
 
     guard: Guard = field(default_factory=Guard)
+
+    def judge(self, _: Sequence[tuple[Kind, Obj]]) -> None:
+        """Require that no status claims what is not true."""
+        for claim in false_claims(self):
+            self.guard.fail(claim)
 
 
 MEMCACHED = Subject(
