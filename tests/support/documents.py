@@ -35,6 +35,7 @@ KINDS = frozenset(
         "pdb",
         "pv",
         "pvc",
+        "node",
         "nodes",
         "events",
         "leases",

@@ -133,6 +133,22 @@ def upgrade(cluster: EtcdCluster) -> None:
         assert cluster.versions() == {version}
 
 
+def downgrade(cluster: EtcdCluster) -> None:
+    for version in (NEWEST_36, NEWEST_35):
+        cluster.change(version=version)
+        cluster.await_ready(MEMBERS, seconds=300)
+        assert cluster.versions() == {version}
+
+
+def hibernate(cluster: EtcdCluster) -> None:
+    """No member runs for a while, so that no request succeeds."""
+    cluster.change(hibernate=True)
+    until("the cluster hibernates", lambda: cluster.status.get("phase") == "Hibernated", seconds=120)
+    assert not cluster.pods()
+    cluster.change(hibernate=False)
+    cluster.await_ready(MEMBERS)
+
+
 def renew_certificates(cluster: EtcdCluster) -> None:
     """Members load renewed certificates without a restart."""
     pods, before = uids(cluster.kubectl), _served_certificates(cluster)
@@ -175,6 +191,8 @@ ACTIONS = (
     # 3.7 cannot replay log entries of 3.5: a low snapshotCount makes 3.6 take a snapshot in between. The entries stay
     # in the files of the log, of which etcd keeps five with 64 MiB each.
     Action("upgraded from 3.5 to 3.6 to 3.7", upgrade, {"version": NEWEST_35, "snapshotCount": 100}),
+    Action("downgraded from 3.7 to 3.6 to 3.5", downgrade, {"version": NEWEST_37, "snapshotCount": 100}),
+    Action("hibernated and awake again", hibernate),
     Action("TLS, leader deleted", delete_leader, {"tls": SELF}),
     Action("TLS, rolling restart", roll, {"tls": SELF}),
     Action("TLS, certificates renewed", renew_certificates, {"tls": SELF}),

@@ -14,6 +14,7 @@ from e2e.scenarios.etcd.clients import Access
 from e2e.scenarios.etcd.cluster import EtcdCluster
 from e2e.scenarios.etcd.test_backup import CLAIM, EtcdBackup, with_volume
 from e2e.scenarios.etcd.test_etcd import client_tls
+from e2e.scenarios.support import runtime
 from e2e.scenarios.support.commands import Kubectl, until
 from e2e.scenarios.support.operator import Operator
 from e2e.scenarios.support.resource import condition, uids
@@ -107,6 +108,21 @@ def test_keys_in_memory_are_saved_without_a_backup_of_the_secrets(
     assert [later.read(f"saved-{number}") for number in range(20)] == [f"value {number}" for number in range(20)]
 
 
+def test_member_that_is_lost_with_its_volume_is_replaced(kubectl: Kubectl) -> None:
+    cluster = EtcdCluster.create(kubectl, size=3)
+    cluster.await_ready(3)
+    lost = next(name for name in cluster.members if name != cluster.leader)
+    former = cluster.members[lost]["id"]
+    with cluster.load() as load:
+        runtime.signal(cluster.pods()[lost], "etcd", "SIGSTOP")  # as on a node that no longer responds
+        until("the status reports the member as unhealthy", lambda: cluster.is_unhealthy(lost), seconds=90)
+        follow(kubectl, "etcd", "Degraded", "delete pvc", {"orders-2": lost})
+        follow(kubectl, "etcd", "Degraded", "delete pod", {"orders-2": lost})
+        until("another member", lambda: cluster.members.get(lost, {}).get("id") not in (None, former), seconds=180)
+        cluster.await_ready(3)
+    assert load.check() > 50
+
+
 @pytest.mark.parametrize("kept", [True, False], ids=["adopted", "deleted"])
 def test_new_cluster_does_not_take_the_identity_of_members_of_its_former_namesake(
     kubectl: Kubectl, etcd_operator: Operator, kept: bool
@@ -127,6 +143,7 @@ def test_new_cluster_does_not_take_the_identity_of_members_of_its_former_namesak
     if kept:
         follow(kubectl, "etcd", "VolumeInTheWay", "patch", {"orders": "demo", "UID": uid})
         assert "Pod demo-0 exists" in again.await_reason("AdoptionRefused")
+        assert uid in follow(kubectl, "README", "AdoptionRefused", "describe pvc", {"orders": "demo"})
         kubectl("delete", "pod", "demo-0")  # as in the message
         again.await_ready(1)
         assert again.cluster_id == former
@@ -150,7 +167,11 @@ def test_schedule_without_a_destination_is_not_ready_until_there_is_one(kubectl:
     mistyped = {"s3": {"endpoint": "http://127.0.0.1:9000", "bucket": "snapshots", "credentialsSecret": "mistyped"}}
     cluster.change(backup={"destination": {"volume": None, **mistyped}})
     assert "mistyped" in cluster.await_reason("SecretMissing")
+    keys = {"accessKeyID": "example", "secretAccessKey": "example"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mistyped"}, "stringData": keys}
+    kubectl.apply(secret)  # "create or correct the Secret that the message names"
+    cluster.await_ready(1)
     cluster.change(backup={"destination": {"s3": None, "volume": {"claimName": CLAIM}}})
     cluster.await_ready(1)
-    name = until("there is a snapshot", lambda: cluster.status.get("backup", {}).get("lastName"), seconds=150)
+    name = until("there is a snapshot", lambda: cluster.status.get("backup", {}).get("lastName"), seconds=240)
     assert EtcdBackup(kubectl, str(name)).await_complete()["revision"]
