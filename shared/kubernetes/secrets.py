@@ -155,6 +155,12 @@ def content_of(secret: Obj | None) -> Mapping[str, str]:
     return found
 
 
+def has_content(secret: Obj | None, content: Mapping[str, str]) -> bool:
+    """Whether a Secret has this content; an empty text is a missing key, and further keys do not count."""
+    present = content_of(secret)
+    return all(present.get(key, "") == text for key, text in content.items())
+
+
 def encoded(content: Mapping[str, str]) -> dict[str, str]:
     """Return the content as the `data` of a Secret."""
     return {key: base64.b64encode(text.encode()).decode() for key, text in content.items()}

@@ -11,16 +11,7 @@ from datetime import datetime
 
 from operators.memcached.api.resource import Memcached
 from operators.memcached.client import users_file
-from operators.memcached.objects.names import (
-    Mounts,
-    attestation_secret,
-    copies,
-    copy_names,
-    originals,
-    server_hosts,
-    server_secret,
-    users_secret,
-)
+from operators.memcached.objects import names
 from operators.memcached.objects.pod import ATTESTATION_KEY, USERS_KEY, mounts_of
 from operators.memcached.security.certificate_requests import TRUST_CHANGED, leaves
 from shared.api.memo import remembered
@@ -164,12 +155,12 @@ async def read_secrets(
     made, spare = made_secrets(resource), spare_secrets(resource)
     found = await find(kube, resource.namespace, {}, made | spare)
     source, known = sources(resource, found), {"", *found}
-    users, certificates = {users_secret(resource), source.users}, {*_certificates(resource), source.certificate}
-    names = used((users - known, {USERS_KEY}), (certificates - known, CERTIFICATE_KEYS))
-    found |= await find(kube, resource.namespace, names)
+    users, certificates = {names.users_secret(resource), source.users}, {*_certificates(resource), source.certificate}
+    provided = used((users - known, {USERS_KEY}), (certificates - known, CERTIFICATE_KEYS))
+    found |= await find(kube, resource.namespace, provided)
     usable = secret_provenance.usable(resource.obj, made | spare, found)
     secrets = await evaluate(resource.namespace, _as_mounted, resource, usable, template, hashes_users=hashes_users)
-    key = content_of(usable.get(attestation_secret(resource))).get(ATTESTATION_KEY, "")
+    key = content_of(usable.get(names.attestation_secret(resource))).get(ATTESTATION_KEY, "")
     unproven = secret_provenance.unproven(resource.obj, made, found)
     secrets = replace(secrets, attestation_key=key, unproven=unproven)
     if resource.spec.auth is None or secrets.users or (resource.spec.encrypts and secrets.pair is None):
@@ -186,7 +177,7 @@ def _as_mounted(
 
     Problems are those of the originals, too, which a user has to correct.
     """
-    given, copied = originals(resource), copies(resource)
+    given, copied = names.originals(resource), names.copies(resource)
     secrets, present = parse_secrets(resource, found), copied if template is None else mounts_of(template)
     certificate, is_client = None, resource.spec.needs_client_certificate
     if copied.certificate != given.certificate:
@@ -194,13 +185,13 @@ def _as_mounted(
     has_users = bool(content_of(found.get(copied.users)).get(USERS_KEY))
     has_certificate = certificate is not None and certificate.copy is not None
     pairs = zip(given, copied, present, (has_users, has_certificate), strict=True)
-    mounts = Mounts(*(name if has_copy and name == now else original for original, name, now, has_copy in pairs))
+    mounts = names.Mounts(*(name if has_copy and name == now else original for original, name, now, has_copy in pairs))
     if mounts != given:
         mounted = parse_secrets(resource, found, mounts)
         secrets = replace(mounted, problem=secrets.problem or mounted.problem, versions=secrets.versions)
-    source, copy = sources(resource, found).certificate, copy_names(resource).certificate
+    source, copy = sources(resource, found).certificate, names.copy_names(resource).certificate
     if source != given.certificate:  # servers of the former spec may mount the authorities that are there
-        is_client = AUTHORITY_KEY in content_of(found.get(copy))
+        is_client = bool(content_of(found.get(copy)).get(AUTHORITY_KEY))
     applied = _copied(source, copy, found, is_client=is_client)
     secrets = replace(secrets, copied=certificate, mounts=mounts.certificate, applied=applied)
     if hashes_users:
@@ -208,10 +199,10 @@ def _as_mounted(
     return secrets
 
 
-def sources(resource: Memcached, found: Mapping[str, Obj | None]) -> Mounts:
+def sources(resource: Memcached, found: Mapping[str, Obj | None]) -> names.Mounts:
     """Return the Secrets of which the copies were made, as far as they are proven; empty for others."""
-    seen = (found.get(name) for name in copy_names(resource))
-    return Mounts(*(annotation(each, SOURCE) if each and is_proven(resource.obj, each) else "" for each in seen))
+    seen = (found.get(name) for name in names.copy_names(resource))
+    return names.Mounts(*(annotation(each, SOURCE) if each and is_proven(resource.obj, each) else "" for each in seen))
 
 
 def _copied(source: str, copy: str, found: Mapping[str, Obj | None], *, is_client: bool) -> CopiedCertificate:
@@ -231,10 +222,10 @@ def _trusted(secret: Obj | None) -> TrustedCertificate | None:
 def made_secrets(resource: Memcached) -> set[str]:
     """Return the names of the Secrets that the operator makes; while the spec changes, also those of the former one."""
     auth = resource.spec.auth
-    made = {attestation_secret(resource)} if auth is not None else set()
-    made |= {users_secret(resource)} if auth is not None and not auth.secret_name else set()
+    made = {names.attestation_secret(resource)} if auth is not None else set()
+    made |= {names.users_secret(resource)} if auth is not None and not auth.secret_name else set()
     certificates = _certificates(resource) if resource.spec.tls_mode == "self" else ()
-    return made | {*certificates} | {*copies(resource)} - {*originals(resource)} | former_secrets(resource)
+    return made | {*certificates} | {*names.copies(resource)} - {*names.originals(resource)} | former_secrets(resource)
 
 
 def spare_secrets(resource: Memcached) -> frozenset[str]:
@@ -242,8 +233,8 @@ def spare_secrets(resource: Memcached) -> frozenset[str]:
 
     Generated users and an own CA stay: clients know them, and a spec that requests them again finds them.
     """
-    unused = set() if resource.spec.auth is not None else {attestation_secret(resource)}
-    unused |= {*copy_names(resource)} - {*copies(resource)}
+    unused = set() if resource.spec.auth is not None else {names.attestation_secret(resource)}
+    unused |= {*names.copy_names(resource)} - {*names.copies(resource)}
     return frozenset(unused & secret_provenance.recorded(resource.obj).keys())
 
 
@@ -251,7 +242,7 @@ def _certificates(resource: Memcached) -> tuple[str, ...]:
     return certificate_secrets(resource.spec.tls_mode, leaves(resource), authority_secret(resource.name))
 
 
-def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None], mounts: Mounts | None = None) -> Secrets:
+def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None], mounts: names.Mounts | None = None) -> Secrets:
     """Return the contents of the Secrets, as far as they are valid, and the first problem with them. Pure.
 
     A missing users file does not hide the certificate, which running servers must load before the last one expires.
@@ -261,27 +252,27 @@ def parse_secrets(resource: Memcached, found: Mapping[str, Obj | None], mounts: 
         found: Secrets that the spec names, by name; None if a Secret does not exist.
         mounts: Secrets to read instead, which have copies.
     """
-    read = mounts or originals(resource)
+    read = mounts or names.originals(resource)
     auth, mode = resource.spec.auth, resource.spec.tls_mode
     users = authority = issuers = users_digest = missing_name = ""
     pair: certs.Pair | None = None
     problem: SecretProblem | None = None
-    certificates = {**found, server_secret(resource): found.get(read.certificate)}
+    certificates = {**found, names.server_secret(resource): found.get(read.certificate)}
     validity = validities(certificates, _certificates(resource), authority_secret(resource.name))
-    provided = {users_secret(resource), *((server_secret(resource),) if mode != "self" else ())} - {""}
+    provided = {names.users_secret(resource), *((names.server_secret(resource),) if mode != "self" else ())} - {""}
     versions = versions_of({name: found[name] for name in sorted(provided)})
     try:
         if auth is not None:
             secret = found[read.users]
             if not auth.secret_name:
                 secret = own_secret(resource.uid, resource.name, "memcached", secret)
-            users = _users(users_secret(resource), secret)
+            users = _users(names.users_secret(resource), secret)
             users_digest = digest([(key_of(secret), users.encode())])
     except UnusableSecret as error:
         problem, users = error.problem, ""
     try:
         if mode != "none":
-            name, needed = server_secret(resource), resource.spec.needs_client_certificate
+            name, needed = names.server_secret(resource), resource.spec.needs_client_certificate
             secret, is_ordered = certificates[name], mode == "certManager"
             pair, authority = certificate_of(
                 "spec.tls", name, secret, hosts=None, is_client=needed, is_ordered=is_ordered
@@ -334,7 +325,7 @@ def _users(name: str, secret: Obj | None) -> str:
 
 def _missing_name(resource: Memcached, pair: certs.Pair) -> str:
     """Return the DNS name of the Service if a certificate has no name of the servers; else an empty string."""
-    hosts, certificate = server_hosts(resource), certs.read(pair.certificate)[0]
+    hosts, certificate = names.server_hosts(resource), certs.read(pair.certificate)[0]
     return "" if any(map(certificate.serves, hosts)) else hosts[0]
 
 
@@ -345,5 +336,5 @@ def _rotation(resource: Memcached, found: Mapping[str, Obj | None]) -> tuple[cer
     successor = authorities_of(found[authority_secret(resource.name)]).successor
     return (
         successor.certificate if successor else None,
-        settled_at(found[server_secret(resource)], TRUST_CHANGED),
+        settled_at(found[names.server_secret(resource)], TRUST_CHANGED),
     )

@@ -16,7 +16,7 @@ from operators.memcached.reasons import SECRET_COPY_OUTDATED, SECRETS_NOT_COPIED
 from operators.memcached.security.secrets import SOURCE, sources, usable_users
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import SECRET
-from shared.kubernetes.secrets import CERTIFICATE_KEYS, SECRETS_RETRY_SECONDS, content_of, encoded
+from shared.kubernetes.secrets import CERTIFICATE_KEYS, SECRETS_RETRY_SECONDS, content_of, encoded, has_content
 from shared.pki.copies import CopiedCertificate
 from shared.runtime.plan import PASS, Step, WriteSecret
 from shared.status.phases import UPDATING
@@ -81,11 +81,11 @@ def _outdated(seen: Assessment, users: str, copied: CopiedCertificate | None) ->
         originals[names.copy_names(seen.resource).users] = users, {USERS_KEY: text}
     if copied is not None and copied.original is not None and not copied.withheld(seen.now):
         stored = content_of(found.get(copied.source))
-        originals[copied.name] = copied.source, {key: stored[key] for key in CERTIFICATE_KEYS if key in stored}
+        originals[copied.name] = copied.source, {key: stored.get(key, "") for key in CERTIFICATE_KEYS}
     due = list[WriteSecret]()
     for copy, (source, content) in originals.items():
         before = found.get(copy)
-        if content_of(before) != content or annotation(before, SOURCE) != source:
+        if not has_content(before, content) or annotation(before, SOURCE) != source:
             made = own.object(SECRET, copy, component=COMPONENT, data=encoded(content)) | {"type": "Opaque"}
             made["metadata"]["annotations"] = {SOURCE: source}
             due.append(WriteSecret(made, before))

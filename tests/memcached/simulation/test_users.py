@@ -17,13 +17,24 @@ from operators.memcached.security.secrets import SOURCE
 from shared.kubernetes import accessors
 from shared.kubernetes.client import Request, Response
 from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Obj
-from shared.kubernetes.secrets import content_of
+from shared.kubernetes.secrets import content_of, encoded
 from shared.pki import ca
 from shared.pki.certs import Pair
 from shared.status.conditions import READY
 from shared.steps.certificates import CERTIFICATE
 from simulator.memcached.fake_servers import certificate, secret, signer, tls_secret
-from tests.harness.scenario import ScenarioStep, Subject, create, delete, edit, later, lose, operator_down, unobserved
+from tests.harness.scenario import (
+    ScenarioStep,
+    Stage,
+    Subject,
+    create,
+    delete,
+    edit,
+    later,
+    lose,
+    operator_down,
+    unobserved,
+)
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.issuing import issued
 from tests.support.memcached.scenarios import (
@@ -404,3 +415,34 @@ async def test_copy_that_another_controller_has_taken_is_not_changed(blocking: O
     await lab.steps(taken, changed("app:two\n"), apply(size=2, **AUTH | blocking), RESYNC)
     assert lab.mounted == {"app:one\n"}
     assert lab.ready[0] in ("ForeignObject", "InvalidSpec")
+
+
+def of_another_client(name: str, key: str) -> ScenarioStep:
+    """Let another client own a key of a Secret, too, as after a restored backup; it adds one that is missing."""
+
+    def act(stage: Stage) -> None:
+        present = content_of(stage.user_client.get(SECRET, stage.namespace, name)).get(key, "x")
+        body: Obj = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": stage.namespace}}
+        stage.user_client.apply(SECRET, body | {"data": encoded({key: present})})
+
+    return unobserved(ScenarioStep(f"another client owns {key} of {name}", act))
+
+
+@pytest.mark.parametrize("name", [COPY, "cache-server-mounted"])
+async def test_spec_is_applied_although_another_client_has_added_a_key_to_a_copy(name: str) -> None:
+    lab = Lab()
+    await lab.steps(given_users(), given_certificate(), apply(size=2, **AUTH, **TLS))
+    await lab.steps(of_another_client(name, "note"), apply(size=3, **AUTH, **TLS))
+    assert (len(lab.run.stage.find(POD)), lab.ready[0], lab.servers.emptied) == (3, "Ready", 0)
+    assert content_of(lab.run.stage.user_client.get(SECRET, "default", name))["note"] == "x"
+    await lab.steps(changed("app:two\n"), renewed_certificate(), RESYNC)
+    assert (lab.mounted, lab.served) == ({"app:two\n"}, {certificate("renewed").certificate})
+
+
+async def test_authority_that_the_original_lost_leaves_a_copy_of_which_another_client_owns_it_too() -> None:
+    lab = Lab()
+    await lab.steps(given_certificate(), apply(size=2, **TLS), of_another_client("cache-server-mounted", "ca.crt"))
+    await lab.steps(unobserved(edit(SECRET, {"data": {"ca.crt": None}}, "cache-tls")), apply(size=3, **TLS))
+    assert (len(lab.run.stage.find(POD)), lab.ready[0]) == (3, "Ready")
+    copy = content_of(lab.run.stage.user_client.get(SECRET, "default", "cache-server-mounted"))
+    assert (copy["tls.crt"], copy.get("ca.crt", "")) == (certificate().certificate, "")
