@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any
 
 import orjson
@@ -170,6 +170,11 @@ def managers_of(paths: Sequence[str], obj: Obj, *, own: str) -> list[str]:
         (entry.get("manager", ""), entry.get("fieldsV1", {})) for entry in obj["metadata"].get("managedFields", ())
     )
     return sorted({name for name, record in entries if name not in ("", own) and _has(record, requested, above)})
+
+
+def shared_keys(secret: Obj | None, keys: Iterable[str], *, own: str) -> dict[str, str]:
+    """Return those of the keys that other managers own, too, with an empty text: only a text replaces theirs."""
+    return {key: "" for key in keys if secret is not None and managers_of([f"data.{key}"], secret, own=own)}
 
 
 def _has(record: Obj, requested: Set[str], above: Set[str]) -> bool:

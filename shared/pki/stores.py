@@ -43,6 +43,7 @@ KEYS = {
     AuthorityState.INTRODUCED: ("next.crt", "next.key"),
 }
 FORMER_KEY = "former.crt"
+AUTHORITIES_KEYS = (*KEYS[AuthorityState.SIGNING], *KEYS[AuthorityState.INTRODUCED], FORMER_KEY)
 """Keys of Secrets with a certificate or with authorities."""
 
 MAX_BUNDLES_BYTES = 768 * 1024

@@ -10,15 +10,9 @@ from functools import cached_property
 from shared.api.spec import Issuer
 from shared.kubernetes.accessors import LATEST, annotation, time_in
 from shared.kubernetes.kinds import SECRET, Kind, Obj
+from shared.kubernetes.managed_fields import shared_keys
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
-from shared.kubernetes.secrets import (
-    AUTHORITY_KEY,
-    CERTIFICATE_KEY,
-    PRIVATE_KEY,
-    SECRETS_RETRY_SECONDS,
-    content_of,
-    encoded,
-)
+from shared.kubernetes.secrets import AUTHORITY_KEY, SECRETS_RETRY_SECONDS, content_of, encoded, has_content
 from shared.pki import rotation, stores
 from shared.pki.certs import Certificate
 from shared.pki.copies import CopiedCertificate, TrustedCertificate, following
@@ -214,8 +208,9 @@ class Issuing:
         elif event is not None:
             order = self.policy.order_authority(self.own.name, self.now)
             keys = stores.KEYS[AUTHORITY.after(AuthorityState.MISSING, event)]
-        # Keys that a person set are emptied: by server-side apply, the operator removes only keys of its own.
+        # Keys of a person, or of a restored backup, are emptied: an apply removes only those that no other client owns.
         emptied = dict.fromkeys(stores.KEYS[AuthorityState.SIGNING], "") if event is None else {}
+        emptied |= shared_keys(self.found.get(self.authority), stores.AUTHORITIES_KEYS, own=self.own.operator)
         made = self._secret(self.authority, emptied | stores.authorities_content(stored))
         return WriteSecret(made, self.found.get(self.authority), order, keys)
 
@@ -240,9 +235,8 @@ class Issuing:
             return WriteSecret(self._stamped(leaf.secret, bundle), seen, order)
         issuer = next((each for each in trusted if present and each.subject == present.issuer), None)
         bundle = stores.trust_content(trusted, issuer)
-        stored = content_of(seen)
-        content = bundle | {key: stored.get(key, "") for key in (CERTIFICATE_KEY, PRIVATE_KEY)}
-        is_kept = stored == content and not (self.stamp and settled_at(seen, self.stamp, self.now) is None)
+        content = bundle | {key: content_of(seen).get(key, "") for key in stores.LEAF_KEYS}
+        is_kept = has_content(seen, content) and not (self.stamp and settled_at(seen, self.stamp, self.now) is None)
         return None if is_kept else WriteSecret(self._stamped(leaf.secret, content), seen)
 
     def _stamped(self, name: str, content: Mapping[str, str]) -> Obj:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import SECRET, SERVICE, Obj
+from shared.kubernetes.managed_fields import shared_keys
 from shared.kubernetes.ownership import ForeignObject, FormerObject, Owner, owner_of, require_owned
 from shared.kubernetes.secret_provenance import is_proven
 from shared.kubernetes.secrets import (
@@ -187,7 +188,8 @@ def keep_connection(
     present = seen.content if is_owned(own, component, seen) else {}
     content = {key: present.get(key, "") if text is None else text for key, text in connection.content.items()}
     made = _secret(own, component, connection, {key: text for key, text in content.items() if text})
-    unknown_keys = () if is_proven else tuple(seen.content.keys() - made["data"].keys())
+    unused = [key for key in seen.content if key not in made["data"] and (key in content or not is_proven)]
+    unknown_keys = tuple(shared_keys(seen.found, unused, own=own.operator) if is_proven else unused)
     if seen.found is not None:
         try:
             require_owned(made, seen.found, own.uid)

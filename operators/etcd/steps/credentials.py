@@ -253,7 +253,7 @@ def _store(seen: Assessment, *passwords: str) -> tuple[WriteSecret, ...]:
         passwords: the password in the user's Secret, and while it is changed, the former one.
     """
     name, own = names.credentials_secret(seen.resource), names.owner(seen.resource, seen.settings.operator)
-    content = dict(zip((PASSWORD_KEY, PREVIOUS_PASSWORD_KEY), passwords, strict=False))
+    content = dict(zip((PASSWORD_KEY, PREVIOUS_PASSWORD_KEY), (*passwords, ""), strict=False))
     found = seen.secrets.found.get(name)
     made = own.object(SECRET, name, component=COMPONENT, data=encoded(content)) | {"type": "Opaque"}
     return () if found is not None and seen.secrets.stored == passwords else (WriteSecret(made, found),)

@@ -230,7 +230,7 @@ class Passwords(Rotation):
             replication,
             bool(replication) and {*_link_lines(REPLICATION_USER, replication)} <= {*content[USERS_KEY].split("\n")},
             users,
-            {key: text for key, text in content.items() if key.startswith((GENERATED, REQUEST))},
+            {key: text for key, text in content.items() if text and key.startswith((GENERATED, REQUEST))},
         )
 
     @property
@@ -279,12 +279,9 @@ class Passwords(Rotation):
 
     def content(self) -> Mapping[str, str]:
         """Return the content of the Secret, by key."""
-        found: dict[str, str] = {USERS_KEY: self.text, EXPORTER_PASSWORD_KEY: self.exporter}
-        found |= {CURRENT: self.current} if self.current else {}
-        found |= {REPLICATION_PASSWORD_KEY: self.replication} if self.replication else {}
-        found |= {} if self.next is None else {NEXT: self.next}
-        found |= {SPEC_USERS: _json(self.users)} if self.users else {}
-        return found | {**self.generated} | ({FORMER: _json(self.former)} if self.former else {})
+        found: dict[str, str] = {USERS_KEY: self.text, EXPORTER_PASSWORD_KEY: self.exporter, CURRENT: self.current}
+        found |= {REPLICATION_PASSWORD_KEY: self.replication, SPEC_USERS: _json(self.users), **self.generated}
+        return found | {FORMER: _json(self.former)} | ({} if self.next is None else {NEXT: self.next})
 
 
 def _json(entries: Iterable[Former | SpecUser]) -> str:

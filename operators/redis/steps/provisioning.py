@@ -32,6 +32,7 @@ from operators.redis.steps.scale_down import replicas
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import annotation, label
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, STATEFUL_SET, Obj
+from shared.kubernetes.managed_fields import shared_keys
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.pki.copies import CopiedCertificate, following
@@ -155,14 +156,14 @@ def ensure_secrets(seen: Assessment) -> Step:
 
 
 def users_secret(seen: Assessment, own: Owner, passwords: Passwords) -> WriteSecret:
-    """Return the write of the operator's Secret with the users."""
-    name = names.users_secret(seen.resource)
-    return _write(own, name, seen, passwords.content())
+    """Return the write of the operator's Secret with the users; it empties keys that another client may own, too."""
+    found = seen.secrets.found.get(name := names.users_secret(seen.resource))
+    generated = (key for key in content_of(found) if key.startswith((GENERATED, REQUEST)))
+    return _write(own, name, seen, shared_keys(found, generated, own=own.operator) | {**passwords.content()})
 
 
 def _first_users(seen: Assessment, own: Owner) -> WriteSecret | None:
-    """Return the write that completes the users' Secret; None if it is complete. Changes:
-    `credentials.rotate_password`.
+    """Return the write that completes the users' Secret; None if it is complete (`rotate_password` changes it).
 
     Replicas of new pods use their user from the start. Servers of present ones may not have it.
     """

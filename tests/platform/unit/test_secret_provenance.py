@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from shared.kubernetes.accessors import condition
-from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, STATEFUL_SET, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, PART_OF
 from shared.kubernetes.secret_provenance import ADOPT, RECORD
 from shared.status import conditions
@@ -210,6 +210,55 @@ async def test_resource_that_lost_its_status_keeps_its_servers_and_reports_how_t
     assert secrets_of(world) == before
     assert resource_of(world)["status"][RECORD] == {each: before[each]["metadata"]["uid"] for each in before}
     assert {obj["metadata"]["uid"] for _, obj in world.server.objects(POD)} == pods
+
+
+# Keys of other clients.
+
+
+def taken(world: World, keys: Callable[[Obj], Obj]) -> None:
+    """Let another client own keys of each Secret and ConfigMap of the operator.
+
+    Args:
+        keys: returns these keys with their values.
+    """
+    for kind in (SECRET, CONFIG_MAP):
+        for _, obj in world.server.objects(kind):
+            head: Obj = {"apiVersion": kind.api_version, "kind": kind.name}
+            metadata = {"name": obj["metadata"]["name"], "namespace": NAMESPACE}
+            user(world).apply(kind, {**head, "metadata": metadata, "data": keys(obj.get("data") or {})})
+
+
+async def test_spec_is_applied_although_another_client_has_added_a_key_to_each_object(operated: Operated) -> None:
+    """An apply does not remove the key, so that a comparison of the whole content never ends."""
+    world = World(operated.subject)
+    await play(world, operated.plain(**operated.secure))
+    taken(world, lambda _: {"note": "eA=="})
+    await play(world, operated.plain(**operated.secure, labels={"team": "a"}))
+    assert condition(resource_of(world), conditions.READY)["status"] == "True"
+    assert {obj["metadata"]["labels"].get("team") for _, obj in world.server.objects(POD)} == {"a"}
+    assert all(secret["data"]["note"] == "eA==" for secret in secrets_of(world).values())
+
+
+REMOVED: dict[str, tuple[str, Obj]] = {
+    "memcached": ("memcached", SECURE),
+    "etcd": ("etcd", {"auth": {}}),
+    "redis": ("redis", {"auth": {}}),
+    "redis: users": ("redis", {"auth": {}, "users": [{"name": "app", "rules": "+get"}]}),
+}
+
+
+@pytest.mark.parametrize(("operator", "spec"), REMOVED.values(), ids=REMOVED)
+async def test_credentials_are_removed_although_another_client_owns_them_too(operator: str, spec: Obj) -> None:
+    """After a restored backup that was adopted: an apply removes only what the operator alone owns."""
+    world, plain = World(OPERATORS[operator].subject), OPERATORS[operator].plain
+    await play(world, plain(**spec))
+    taken(world, dict)
+    await play(world, plain())
+    assert condition(resource_of(world), conditions.READY)["status"] == "True"
+    published = secrets_of(world)["cache-connection"]["data"]
+    assert not any(published.get(key) for key in ("username", "password", "ca.crt"))
+    await play(world, plain(**spec))
+    assert condition(resource_of(world), conditions.READY)["status"] == "True"
 
 
 # Owners.

@@ -200,6 +200,21 @@ def test_expired_ca_leaves_the_trust_bundle_without_restarts() -> None:
     assert secrets.judged().mounts.digest == secrets.informed
 
 
+def test_expired_ca_leaves_a_secret_of_which_another_client_owns_a_key_too() -> None:
+    """After a restored backup: an apply does not remove the key, and the operator wrote it again for ever."""
+    secrets = with_successor()
+    secrets.informed = secrets.judged().mounts.digest
+    secrets.now += DATABASES.longest_settling
+    secrets.settle()
+    secret = secrets.found[AUTHORITY]
+    assert secret is not None
+    restored = {"manager": "restore", "operation": "Update", "fieldsV1": {"f:data": {"f:former.crt": {}}}}
+    secret["metadata"]["managedFields"] = [restored]
+    secrets.now = secrets.trusted(PEER)[1].ends
+    why, (write,) = secrets.next()
+    assert (why, content_of(write.obj)["former.crt"]) == ("a certificate authority has expired", "")
+
+
 def test_deleted_ca_gets_a_successor_and_its_certificates_stay_trusted() -> None:
     secrets = issued()
     secrets.informed, (former,) = secrets.judged().mounts.digest, secrets.trusted(PEER)

@@ -107,13 +107,16 @@ def test_password_of_a_secret_with_a_problem_is_not_given_to_etcd() -> None:
 
 def test_password_is_stored_before_authentication_is_enabled() -> None:
     step = ensure_auth(world(ENABLED, enabled=False, stored=()))
-    assert _written(step) == {"password": "new"}
+    assert _written(step) == {"password": "new", "previousPassword": ""}
     assert step.progress is Progress.WAITING
 
 
 @pytest.mark.parametrize("stored", [(), ("other",), ("new", "old")])
 def test_password_that_etcd_accepts_is_stored(stored: tuple[str, ...]) -> None:
-    assert _written(store_password(world(ENABLED, enabled=True, stored=stored))) == {"password": "new"}
+    assert _written(store_password(world(ENABLED, enabled=True, stored=stored))) == {
+        "password": "new",
+        "previousPassword": "",
+    }
     assert store_password(world(ENABLED, enabled=True)) == Step()
     for unproven in ({"enabled": None}, {"enabled": False}, {"enabled": True, "former_password": True}):
         assert store_password(world(ENABLED, stored=stored, **unproven)) == Step()
