@@ -7,6 +7,7 @@ cluster: if volumes are missing later, their number decides whether the others a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -72,11 +73,11 @@ def _record(instance: Instance) -> VolumeRecord | None:
     try:
         cluster_id, member_id = (int(annotation(claim, key) or "0", 16) for key in (CLUSTER_ID, MEMBER_ID))
         version = Version.parse(text) if (text := annotation(claim, VERSION)) else None
-        entries = [entry.partition("=") for entry in annotation(claim, VOTERS).split(",") if "=" in entry]
-        voters = [(name, f"{int(voter, 16):016x}") for name, _, voter in entries]
+        entries = [entry.partition("=") for entry in annotation(claim, VOTERS).split(",") if entry]
     except ValueError:
         return None  # edited by hand: an unreadable record counts as none
-    if claim is None or not cluster_id or instance.kept_by:  # a kept volume has data of a former cluster
+    voters = [(name, voter) for name, _, voter in entries if re.fullmatch("[0-9a-f]{16}", voter)]
+    if len(voters) < len(entries) or claim is None or not cluster_id or instance.kept_by:  # of a former cluster
         return None
     return VolumeRecord(
         instance.name,

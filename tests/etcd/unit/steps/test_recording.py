@@ -85,6 +85,18 @@ def test_lost_status_is_restored_with_the_voters_outside_of_the_pods() -> None:
 
 
 @pytest.mark.parametrize(
+    "voters",
+    ["demo-1=a1", "demo-1", "=-1", f"={'f' * 17}", "=+00000000000000e", "=000000000000_0e0", f"={'0' * 13}abC"],
+)
+def test_record_with_an_id_that_no_member_can_have_restores_nothing(voters: str) -> None:
+    """Without all voters, a minority counts as the majority; and the API server would refuse some of these ids."""
+    valid = f"demo-0={member_id(0):016x}"
+    made = plan(*without_status(LOST, STARTS, LOST, records={1: record(1, voters=f"{valid},{voters}")}))
+    assert "clusterID" not in made.status
+    assert not any("id" in member for member in made.status["members"])
+
+
+@pytest.mark.parametrize(
     "records",
     [{}, {0: record(0), 1: record(1, cluster_id="00000000000000aa")}, {0: record(0, cluster_id="unreadable")}],
 )
