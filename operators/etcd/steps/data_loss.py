@@ -25,7 +25,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from operators.etcd.api.resource import EtcdCluster
-from operators.etcd.client.server import Member
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.volume_record import records
 from operators.etcd.objects import names
@@ -125,23 +124,25 @@ def loss(seen: Assessment) -> QuorumLoss | None:
 
 
 def known_voters(seen: Assessment) -> tuple[Voter, ...]:
-    """Return the voters: as a survivor remembers them, or else as the status and an offered recovery recorded them."""
+    """Return the voters as a survivor, or else the record, has them; named by their id if they are of no known pod."""
     resource = seen.resource
-    remembered = [Voter(_name(resource, member), member.id) for member in seen.remembered if not member.learner]
-    if remembered:
-        return tuple(sorted(remembered, key=lambda voter: voter.name))
-    learners = {each["name"] for each in resource.reported.get("members") or () if each.get("role") == "learner"}
-    known = {each.id: each.name for each in resource.recorded_members if each.id}
-    outside = (*(resource.reported.get("outsideVoters") or ()), *(current(resource, seen.now).get("lost") or ()))
-    unnamed = {int(each, 16): each for each in outside}
-    return tuple(Voter(name, voter_id) for voter_id, name in (unnamed | known).items() if name not in learners)
+    recorded = {each.id: each.name for each in resource.recorded_members if each.id}
+    numbers = ((member.id, number_of_member(resource, member)) for member in seen.remembered)
+    listed = {voter_id: names.member_name(resource, number) for voter_id, number in numbers if number is not None}
+    known = _pods(seen) | recorded | listed
+    found = [member.id for member in seen.remembered if not member.learner]
+    if not found:
+        learners = {each["name"] for each in resource.reported.get("members") or () if each.get("role") == "learner"}
+        outside = (*(resource.reported.get("outsideVoters") or ()), *(current(resource, seen.now).get("lost") or ()))
+        ids = {int(each, 16) for each in outside} | recorded.keys()
+        found = [voter_id for voter_id in ids if recorded.get(voter_id) not in learners]
+    return tuple(sorted((Voter(known.get(each, f"{each:016x}"), each) for each in found), key=lambda each: each.name))
 
 
-def _name(resource: EtcdCluster, member: Member) -> str:
-    """Return the name of a member's pod; its id, if no pod of this cluster is known to be of this member."""
-    if (number := number_of_member(resource, member)) is not None:
-        return names.member_name(resource, number)
-    return next((known.name for known in resource.recorded_members if known.id == member.id), f"{member.id:016x}")
+def _pods(seen: Assessment) -> dict[int, str]:
+    """Return the names of the pods by the id of their member: as it reports, or else as its volume claim records."""
+    recorded = {record.name: int(record.member_id or "0", 16) for record in records(seen)}
+    return {_member_id(each) or recorded.get(each.name, 0): each.name for each in seen.instances}
 
 
 def _is_outside(seen: Assessment, voter: Voter) -> bool:

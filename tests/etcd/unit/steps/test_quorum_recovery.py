@@ -412,6 +412,40 @@ def test_own_pod_whose_voter_has_an_unknown_url_is_not_outside() -> None:
     assert report(assess(resource, replace(world, remembered=moved))) is None
 
 
+@pytest.mark.parametrize("is_listed", [True, False], ids=["a survivor lists it", "the status lists its id"])
+def test_recovery_is_offered_although_the_survivor_has_an_unknown_url_and_no_recorded_id(is_listed: bool) -> None:
+    """The survivor was a voter of no pod, which never answers: no recovery was offered."""
+    resource, world = without_quorum(SURVIVES, MOVED, MOVED)
+    urls = ["http://10.0.0.9:2380", *(object_names.peer_url(resource, n) for n in (1, 2))]
+    moved = tuple(Member(member_id(n), f"demo-{n}", (url,)) for n, url in enumerate(urls))
+    lost = {"members": resource.reported["members"][1:], "outsideVoters": [f"{member_id(0):016x}"]}
+    resource = cluster(3, status=resource.reported | lost)
+    world = replace(world, remembered=moved if is_listed else ())
+    assert names(found(resource, world).voters) == ["demo-0", "demo-1", "demo-2"]
+    offered = report(assess(resource, world))
+    assert offered is not None
+    assert (offered["survivor"], offered["lost"]) == ("demo-0", [f"{member_id(n):016x}" for n in (1, 2)])
+
+
+def test_claim_names_the_voter_of_a_pod_unless_that_reports_another_member() -> None:
+    resource, world = without_quorum(SURVIVES, UNREACHABLE, MOVED)
+    for instance in world.instances[:2]:
+        assert instance.volume is not None
+        record = {
+            "etcd.ydzs.io/cluster-id": f"{CLUSTER_ID:016x}",
+            "etcd.ydzs.io/member-id": f"{0xB0 + instance.number:016x}",
+        }
+        instance.volume["metadata"]["annotations"] = record
+    listed = (Member(member_id(0), "", ()), Member(0xB0, "", ()), Member(0xB1, "", ()))
+    left = found(resource, replace(world, remembered=listed))
+    assert [(each.name, each.id) for each in left.voters] == [
+        (f"{0xB0:016x}", 0xB0),
+        ("demo-0", member_id(0)),
+        ("demo-1", 0xB1),
+    ]
+    assert {each.id for each in left.unreachable} == {0xB0, 0xB1}
+
+
 @pytest.mark.parametrize("uid", ["", "u-0"])
 def test_voter_of_a_pod_whose_claim_has_another_label_is_not_given_up(uid: str) -> None:
     """E5: a person or a backup tool edited the label; the volume may have the newest data."""
