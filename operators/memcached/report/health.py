@@ -34,7 +34,7 @@ def _available(seen: Assessment) -> Finding:
     if hung := tuple(name for name in seen.proven_hangs if name in serving):
         message = f"{listed(hung)}: ready, but not responding for {HUNG_SECONDS:g} s or more."
         return Finding(False, SERVER_NOT_RESPONDING, message)
-    if ended := health.certificate_ended(server_secret(resource), seen.served_until, seen.now):
+    if ended := health.certificate_ended(server_secret(resource) or seen.secrets.mounts, seen.served_until, seen.now):
         return ended
     return Finding(True, SERVED, "Every server in the list that clients use is ready.")
 

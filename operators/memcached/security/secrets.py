@@ -56,7 +56,7 @@ class Secrets:
     Attributes:
         problem: first problem with the Secrets; None if they are valid.
         users: contents of the users file.
-        pair: certificate of the servers, and its key.
+        pair: certificate of the servers, and its key; without TLS in the spec, while the template mounts one.
         authority: CA certificates that verify clients, if a change replaces the servers; empty with tls.mode self,
             whose former CA is trusted until it expires.
         issuers: CA certificates that verify servers; empty if the Secret has none.
@@ -74,7 +74,7 @@ class Secrets:
         attestation_key: key of the digests by which sidecars attest the users file that a server has loaded; empty if
             there is none.
         mounts: Secret with the certificate that servers mount, and to which `pair` and `validity` belong: the copy, or
-            the original if the operator may not write Secrets; empty without TLS.
+            the original if the operator may not write Secrets; empty without TLS in the spec and in the template.
         copied: a certificate of another issuer, with its copy; None without one.
         applied: the certificate of which the copy was made, although a spec that is not applied may name another.
         unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
@@ -153,6 +153,7 @@ async def read_secrets(
         hashes_users: whether the plan needs the digest of the users file, which takes long.
     """
     made, spare = made_secrets(resource), spare_secrets(resource)
+    spare |= {*(mounts_of(template) if template else ())} & secret_provenance.recorded(resource.obj).keys()
     found = await find(kube, resource.namespace, {}, made | spare)
     source, known = sources(resource, found), {"", *found}
     users, certificates = {names.users_secret(resource), source.users}, {*_certificates(resource), source.certificate}
@@ -189,6 +190,9 @@ def _as_mounted(
     if mounts != given:
         mounted = parse_secrets(resource, found, mounts)
         secrets = replace(mounted, problem=secrets.problem or mounted.problem, versions=secrets.versions)
+    if not given.certificate and (issued := issued_in(found.get(present.certificate))):  # servers still have TLS
+        issuers = content_of(found.get(present.certificate)).get(AUTHORITY_KEY, "")
+        secrets, mounts = replace(secrets, pair=issued.pair, issuers=issuers), present
     source, copy = sources(resource, found).certificate, names.copy_names(resource).certificate
     if source != given.certificate:  # servers of the former spec may mount the authorities that are there
         is_client = bool(content_of(found.get(copy)).get(AUTHORITY_KEY))

@@ -22,7 +22,7 @@ from shared.pki import certs
 from shared.pki.rotation import BACKDATED, DATABASES, RENEWAL_FRACTION
 from shared.pki.stores import authorities_of, certificates_in, issued_in
 from shared.pki.validity import signers
-from shared.status import conditions
+from shared.status.conditions import AVAILABLE, READY
 from shared.steps.certificates import CERTIFICATE, COPY_SETTLING
 from simulator.memcached.fake_servers import certificate, signer, tls_secret
 from tests.harness.scenario import ScenarioStep, Stage, apply, delete, edit, later, lose, unobserved
@@ -72,7 +72,7 @@ class Lab:
     def ready(self) -> tuple[str, str]:
         """Reason and message of the Ready condition."""
         [resource] = self.run.stage.find()
-        found = accessors.condition(resource, conditions.READY)
+        found = accessors.condition(resource, READY)
         return str(found["reason"]), str(found["message"])
 
     @property
@@ -396,6 +396,39 @@ async def test_renewed_certificate_is_loaded_although_another_secret_in_the_spec
     await lab.steps(edit(None, {"spec": {"paused": False}}))
     assert {pair.certificate for pair in lab.servers.served.values()} == {certificate("other").certificate}
     assert (lab.ready[0], lab.servers.emptied) == ("Ready", 0)
+
+
+@pytest.mark.parametrize(("client_auth", "auth"), [("none", {}), ("required", {}), ("none", USERS)])
+async def test_renewed_certificate_is_loaded_although_the_spec_without_tls_is_not_applied(
+    client_auth: str, auth: Obj
+) -> None:
+    lab = Lab()
+    lab.run.stage.user_client.apply(SECRET, tls_secret(certificate()), force=True)
+    tls = {"secretName": "cache-tls", "clientAuth": client_auth}
+    await lab.steps(given_users(), apply(size=2, tls=tls, **auth, **UNPAUSED))
+    assert lab.ready[0] == "Ready"
+    await lab.steps(edit(None, {"spec": {"paused": True, "tls": None}}))
+    renewed = certificate("renewed")
+    await lab.steps(unobserved(edit(SECRET, {"data": tls_secret(renewed)["data"]}, "cache-tls")))
+    await lab.passes(timedelta(minutes=1))
+    assert {pair.certificate for pair in lab.servers.served.values()} == {renewed.certificate}
+    refreshed = list(lab.servers.refreshed)
+    await lab.passes(timedelta(hours=1))
+    assert (lab.servers.refreshed, lab.servers.emptied) == (refreshed, 0)
+    await lab.steps(edit(None, {"spec": {"paused": False}}))
+    assert (lab.ready[0], lab.servers.emptied) == ("Ready", 2)
+
+
+async def test_certificate_that_ends_before_the_spec_without_tls_is_applied_is_reported_and_blocks_no_removal() -> None:
+    lab = await created(OPEN | UNPAUSED)
+    await lab.steps(edit(None, {"spec": {"paused": True, "tls": None}}))
+    assert accessors.condition(lab.run.stage.find()[0], AVAILABLE)["status"] == "True"
+    await lab.passes(LIFE)
+    available = accessors.condition(lab.run.stage.find()[0], AVAILABLE)
+    assert (available["status"], SERVER in available["message"]) == ("False", True)
+    await lab.steps(edit(None, {"spec": {"paused": False}}))
+    assert (lab.ready[0], lab.servers.emptied) == ("Ready", 2)
+    assert accessors.condition(lab.run.stage.find()[0], AVAILABLE)["status"] == "True"
 
 
 OVERLONG = signer("ca").certificate + "#" * 2**20
