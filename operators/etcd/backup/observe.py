@@ -16,6 +16,7 @@ from operators.etcd.backup.outcome import Outcome, outcome
 from operators.etcd.client.errors import EtcdError
 from operators.etcd.client.server import CORRUPT, Alarm, Connect, Endpoint, EndpointStatus
 from operators.etcd.objects import names
+from operators.etcd.objects.pod import ended_inconsistent
 from operators.etcd.reasons import CLUSTER_INVALID, CLUSTER_MISSING, POD_IN_THE_WAY
 from operators.etcd.security import secrets
 from shared.api.applied_spec import last_applied
@@ -40,11 +41,13 @@ class SnapshotSource:
     Attributes:
         status: status that the member reported; None if it did not answer.
         error: reason why it did not answer.
+        differed: whether etcd ended because its data differs from its peers', in a pod that is not ready since.
     """
 
     name: str
     status: EndpointStatus | None = None
     error: str = ""
+    differed: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,11 +188,11 @@ async def _source(
     if names.member_of(cluster, obj) is None or pod.ended or not pod.address:
         return None
     endpoint = Endpoint(pod.name, pod.address, names.host(cluster, pod.name), names.CLIENT_PORT)
-    server = connect(endpoint, known.access_to(cluster, obj))
+    server, differed = connect(endpoint, known.access_to(cluster, obj)), not pod.ready and ended_inconsistent(obj)
     try:
-        return SnapshotSource(pod.name, await server.status())
+        return SnapshotSource(pod.name, await server.status(), differed=differed)
     except EtcdError as error:
-        return SnapshotSource(pod.name, error=str(error))
+        return SnapshotSource(pod.name, error=str(error), differed=differed)
     finally:
         await server.aclose()
 
@@ -228,11 +231,12 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
     led = [status for status in answered if status[1].leader]
     followers = [status for status in led if status[1].leader != status[1].member_id]
     name, status = max(followers or led or answered, key=lambda each: (each[1].raft_applied, each[0]))
-    differs = any(alarm.kind == CORRUPT for each in sources if each.status for alarm in each.status.alarms)
-    caution = ""
-    if differs:
+    alarmed = any(alarm.kind == CORRUPT for each in sources if each.status for alarm in each.status.alarms)
+    differed = [each.name for each in sources if each.differed]
+    caution, found = "", "alarm CORRUPT" if alarmed else f"which ended {', '.join(differed)}"
+    if alarmed or differed:
         caution = (
-            "etcd reports that the data of members differs (alarm CORRUPT), and it is unknown whose is right. "
+            f"etcd reports that the data of members differs ({found}), and it is unknown whose is right. "
             "Scheduled snapshots beyond spec.backup.retention are kept."
         )
     elif not led:
@@ -240,4 +244,4 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
             f"The cluster had no leader when {name} was chosen: it had applied the most entries of the "
             f"{len(answered)} members that answered."
         )
-    return Choice(name, status, caution, differs)
+    return Choice(name, status, caution, alarmed or bool(differed))

@@ -128,9 +128,9 @@ def beyond_retention(stored: Iterable[tuple[Record, bool]], keep: int) -> list[R
     """Return the snapshots that are older than the newest `keep` complete ones, newest first.
 
     A snapshot that is not complete counts for nothing, so that the last complete ones are never returned. One that is
-    not current counts only against others that are not, and is returned if a later one has the same data, as during an
-    outage. One with newer data than all later ones is not returned: they may be of a member that lags, or of the other
-    cluster after a recovery.
+    not current counts only against others that are not, and is returned if a later one of the same member has the same
+    revision, as during an outage: the data of another member may differ. One with newer data than all later ones stays,
+    because those may be of a member that lags, or of the other cluster after a recovery.
 
     Args:
         stored: records of one schedule, each with whether its file is complete.
@@ -140,9 +140,9 @@ def beyond_retention(stored: Iterable[tuple[Record, bool]], keep: int) -> list[R
     removed = []
     for record, is_complete in sorted(stored, key=lambda each: _age(each[0]), reverse=True):
         later = [each for each in kept if each.current or not record.current]
-        comparable = [each.revision for each in later if each.cluster_id == record.cluster_id]
-        is_newest = is_complete and record.revision > max(comparable, default=-1)
-        is_repeated = not record.current and record.revision in comparable
+        comparable = [(each.revision, each.member) for each in later if each.cluster_id == record.cluster_id]
+        is_newest = is_complete and record.revision > max(comparable, default=(-1, ""))[0]
+        is_repeated = not record.current and (record.revision, record.member) in comparable
         if is_repeated or (len(later) >= max(1, keep) and not is_newest):
             removed.append(record)
         elif is_complete:

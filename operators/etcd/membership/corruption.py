@@ -24,11 +24,8 @@ from __future__ import annotations
 from collections import Counter
 
 from operators.etcd.client.server import CORRUPT, HashKV, Member
+from operators.etcd.objects.pod import ended_inconsistent
 from operators.etcd.state.observed import Instance, Observed
-from shared.kubernetes.kinds import Obj
-
-INCONSISTENT = "found data inconsistency with peers"
-"""Last message of etcd if its data differs from a peer's at the start."""
 
 
 def suspected(seen: Observed) -> bool:
@@ -75,14 +72,4 @@ def ended_over_peers(instance: Instance) -> bool:
 
 def differed(instance: Instance) -> bool:
     """Whether etcd ended because its data differs from its peers', in a pod that is not ready since."""
-    if instance.pod_obj is None or instance.ready:
-        return False
-    return any(INCONSISTENT in message for message in _termination_messages(instance.pod_obj))
-
-
-def _termination_messages(pod: Obj) -> list[str]:
-    containers = (pod.get("status") or {}).get("containerStatuses") or ()
-    ends = [
-        (container.get(state) or {}).get("terminated") for container in containers for state in ("state", "lastState")
-    ]
-    return [end.get("message") or "" for end in ends if end]
+    return not instance.ready and ended_inconsistent(instance.pod_obj)

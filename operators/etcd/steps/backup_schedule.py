@@ -18,7 +18,7 @@ from operators.etcd.api.snapshot_stores import Destination
 from operators.etcd.backup.outcome import time
 from operators.etcd.backup.snapshot import due_of, scheduled_name
 from operators.etcd.facts.assessment import Assessment
-from operators.etcd.membership.corruption import suspected
+from operators.etcd.membership.corruption import differed, suspected
 from operators.etcd.objects import names
 from operators.etcd.reasons import NOT_CURRENT, RUNNING
 from operators.etcd.state.observed import Observed
@@ -147,17 +147,19 @@ def _stores_in(obj: Obj, destination: Destination) -> bool:
 def _surplus(seen: Observed, retention: int) -> list[Obj]:
     """Return the EtcdBackups to delete, as their files are deleted (`beyond_retention`): none while data may differ."""
     complete, failed = (_by_name(seen.backup.scheduled, phase) for phase in (COMPLETE, FAILED))
-    is_known = (seen.members is not None or seen.answering) and not suspected(seen)
+    is_known = seen.members is not None or bool(seen.answering)
+    is_known = is_known and not suspected(seen) and not any(map(differed, seen.instances))
     found = []
-    later: dict[bool, list[int]] = {True: [], False: []}  # revisions: of current ones, and of all
+    later: dict[bool, list[tuple[int, str]]] = {True: [], False: []}  # revision, member: of current ones, and of all
     for obj in reversed(complete if is_known else ()):
-        is_current, revision = has_current_snapshot(obj), int(obj["status"].get("revision") or 0)
-        known = later[is_current]
-        if (not is_current and revision in known) or (len(known) >= retention and revision <= max(known)):
+        revision, member = int(obj["status"].get("revision") or 0), str(obj["status"].get("member") or "")
+        known = later[is_current := has_current_snapshot(obj)]
+        is_repeated = not is_current and (revision, member) in known
+        if is_repeated or (len(known) >= retention and revision <= max(known)[0]):
             found.append(obj)
             continue
         for counts in {is_current, False}:
-            later[counts].append(revision)
+            later[counts].append((revision, member))
     return [*reversed(found), *failed[: max(0, len(failed) - MAX_FAILED_KEPT)]]
 
 

@@ -19,8 +19,8 @@ from operators.etcd.client.errors import EtcdError, NoSpace, Unhealthy
 from operators.etcd.client.gateway import connect
 from operators.etcd.client.server import CORRUPT, Access, EndpointStatus, Member, RaftProgress
 from operators.etcd.membership import corruption
-from operators.etcd.membership.corruption import INCONSISTENT
 from operators.etcd.objects import bootstrap
+from operators.etcd.objects.pod import INCONSISTENT
 from operators.etcd.reasons import OUT_OF_SPACE, QUOTA_EXCEEDED, REPLACING_CORRUPT_MEMBER
 from operators.etcd.state.observed import Instance, Observed
 from operators.etcd.steps import maintenance

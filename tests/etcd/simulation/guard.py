@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from operators.etcd.api.resource import API
 from operators.etcd.api.versions import MIN_VERSION_BEFORE, Version
-from operators.etcd.membership.corruption import INCONSISTENT
 from operators.etcd.objects.names import SERVES
+from operators.etcd.objects.pod import INCONSISTENT
 from shared.kubernetes.accessors import label
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.secrets import content_of

@@ -630,6 +630,19 @@ def test_nothing_is_removed_while_a_snapshot_may_have_other_data(statuses: list[
     assert caution in done.verdict.message, "a user may restore this snapshot"
 
 
+def test_nothing_is_removed_while_a_member_that_differed_is_not_ready() -> None:
+    """Without an alarm, the last message of the pod is the only trace, also while the member provides the snapshot."""
+    statuses = [status_of(0), status_of(1, leader=-1), None]
+    for differs in range(3):
+        sources = tuple(SnapshotSource(f"demo-{n}", each, differed=n == differs) for n, each in enumerate(statuses))
+        made = plan(
+            Observed(cluster=cluster(backup=SCHEDULE), sources=sources), backup(scheduled=True, destination=BUCKET)
+        )
+        assert f"the data of members differs (which ended demo-{differs})" in made.verdict.message
+        (container,) = pod_of(made)["spec"]["containers"]
+        assert program._parser().parse_args(container["args"]).keep == 0
+
+
 def test_nothing_is_removed_after_the_schedule_changed_its_destination() -> None:
     found = arguments(backup(scheduled=True), backup=SCHEDULE)
     assert (found.scheduled, found.keep) == (True, 0)

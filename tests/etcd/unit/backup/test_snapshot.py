@@ -171,6 +171,14 @@ def test_snapshot_that_is_not_current_stays_once_for_the_same_data(
     assert [record.revision for record in beyond_retention([(each, True) for each in records], 4)] == removed
 
 
+def test_snapshot_that_is_not_current_is_kept_although_one_of_another_member_has_the_same_revision() -> None:
+    """The data of one of them may differ: m0's was right, and m1 had ended because of an inconsistency."""
+    taken = [(1, "demo-0"), (2, "demo-1"), (3, "demo-1")]
+    records = [dataclasses.replace(nightly(day, 9), member=member, current=False) for day, member in taken]
+    assert beyond_retention([(each, True) for each in records[:2]], 3) == []
+    assert beyond_retention([(each, True) for each in records], 3) == [records[1]]
+
+
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(1, 3)), max_size=12), st.integers(1, 4))
 def test_snapshots_that_are_not_current_change_nothing_for_current_ones(
     taken: list[tuple[bool, bool, int]], keep: int

@@ -14,6 +14,7 @@ from operators.etcd.backup import locations, view
 from operators.etcd.backup.observe import observer
 from operators.etcd.client.server import Access, Endpoint
 from operators.etcd.objects import names
+from operators.etcd.objects.pod import INCONSISTENT
 from operators.etcd.operator import backups, clusters
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import TooLarge
@@ -288,6 +289,27 @@ async def test_only_members_of_the_cluster_are_queried_for_a_snapshot() -> None:
     found = await observer(connect)(backup(), BACKUPS.cache(lambda _: None), api.kube)
     assert given == {"demo-0": "secret", "demo-1": ""}
     assert [source.name for source in found.sources] == ["demo-0", "demo-1"]
+
+
+@pytest.mark.parametrize(("ready", "differed"), [("False", True), ("True", False)])
+async def test_member_that_ended_over_the_data_of_its_peers_is_observed(ready: str, differed: bool) -> None:
+    api = Cluster()
+    api.with_claim()
+    status: Obj = {"clusterID": f"{CLUSTER_ID:016x}"}
+    own = api.has(CLUSTERS.kind, "demo", spec={"size": 1, "version": "3.6.11"}, status=status)
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "demo", "uid": "s", "controller": True}
+    container = {"name": "etcd", "image": "etcd", "args": [f"--initial-cluster-token={own['metadata']['uid']}"]}
+    labels = names.owner(cluster(), SETTINGS.operator).labels(names.COMPONENT)
+    ended = {"name": "etcd", "state": {"running": {}}, "lastState": {"terminated": {"message": INCONSISTENT}}}
+    pod: Obj = {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [ended]}
+    pod["conditions"] = [{"type": "Ready", "status": ready}]
+    api.has(POD, "demo-0", labels=labels, owner=owner, spec={"containers": [container]}, status=pod)
+
+    def connect(_endpoint: Endpoint, _access: Access) -> Any:
+        return FakeMember(status_of(0))
+
+    found = await observer(connect)(backup(), BACKUPS.cache(lambda _: None), api.kube)
+    assert [source.differed for source in found.sources] == [differed]
 
 
 async def test_pod_that_cannot_be_read_hides_no_other_member() -> None:

@@ -17,6 +17,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.snapshot import Record, beyond_retention, scheduled_name
 from operators.etcd.backup.view import BackupView
 from operators.etcd.client.server import CORRUPT, Alarm
+from operators.etcd.objects.pod import INCONSISTENT
 from operators.etcd.plan import Planner
 from operators.etcd.state.observed import Observed
 from operators.etcd.steps.backup_schedule import MAX_FAILED_KEPT, backup_status, failing, schedule_backups
@@ -25,7 +26,7 @@ from shared.kubernetes.ownership import key_of
 from shared.runtime.plan import PASS, Action, Apply, Delete
 from shared.status.verdict import Progress
 from tests.etcd.unit.backup.states import BUCKET, VOLUME
-from tests.etcd.unit.world import SETTINGS, UID, VOTER, assess, cluster, plan, seen
+from tests.etcd.unit.world import DOWN, SETTINGS, UID, VOTER, assess, cluster, plan, seen
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 HOURLY: Obj = {"schedule": "0 * * * *", "retention": 3, "destination": VOLUME}
@@ -265,6 +266,22 @@ def test_backup_that_is_not_current_is_deleted_if_a_later_one_has_the_same_data(
         for n, revision in enumerate(revisions, start=1)
     ]
     assert sorted(int(each.file) for each in beyond_retention([(each, True) for each in named], 3)) == deleted
+
+
+def test_backup_that_is_not_current_stays_although_one_of_another_member_has_the_same_revision() -> None:
+    there = [scheduled_backup(n, revision=5, current=False, member=f"demo-{n % 2}") for n in (8, 9, 11)]
+    assert changes(resource("2026-01-01T13:00:00Z"), *there) == ["delete demo-2601010900"]
+
+
+def test_no_backup_is_deleted_while_a_member_that_differed_is_not_ready() -> None:
+    """Without a quorum, its member is unknown; with one, a member that runs again is not suspected."""
+    there = [scheduled_backup(hour) for hour in (8, 9, 10, 11, 12)]
+    for known in (True, False):
+        members = seen(resource(), VOTER, DOWN, VOTER, known=known).instances
+        ended = {"name": "etcd", "lastState": {"terminated": {"message": f'"error":"a0 {INCONSISTENT}"'}}}
+        pod = {**(members[1].pod_obj or {}), "status": {"containerStatuses": [ended]}}
+        assert changes(resource(), *there, instances=members) != []
+        assert changes(resource(), *there, instances=(members[0], replace(members[1], pod_obj=pod))) == []
 
 
 def test_backup_with_newer_data_than_all_later_ones_stays() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.client.server import CORRUPT, Alarm, HashKV
-from operators.etcd.membership.corruption import INCONSISTENT, suspected
+from operators.etcd.membership.corruption import suspected
+from operators.etcd.objects.pod import INCONSISTENT
 from operators.etcd.state.observed import Observed
 from operators.etcd.steps.corruption import replace_corrupt_member
 from shared.kubernetes.kinds import Obj
