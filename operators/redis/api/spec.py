@@ -230,7 +230,7 @@ class RedisClusterSpec(PodSettings, PodExtensions):
     recovery: Recovery | None = Field(
         None,
         description="Confirmation of a data loss: a primary was lost together with all replicas that had its newest "
-        "keys. Its slots can be served again, either empty or with older keys of the primary that it took over from.",
+        "keys. Its slots can be served again, either empty or with the older keys of a node in status.recovery.older.",
     )
     network: Network = Field(default_factory=Network, description=NETWORK)
     pod_disruption_budget: PodDisruptionBudget | None = Field(

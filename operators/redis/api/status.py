@@ -238,7 +238,7 @@ class PlacementStatus(SpecModel):
 
 
 class RecoveryStatus(SpecModel):
-    """Possible recovery after a primary was lost together with all of its replicas."""
+    """Possible recovery after a primary was lost together with all replicas that had its newest keys."""
 
     token: str = Field(
         description="Value for spec.recovery.confirm that confirms the recovery. It begins with the time at which the "
@@ -339,7 +339,7 @@ class RedisClusterStatus(Reported):
         None, description="Adoption of the volumes of a deleted RedisCluster of this name."
     )
     recovery: RecoveryStatus | None = Field(
-        None, description="Possible recovery after a primary was lost together with all of its replicas."
+        None, description="Possible recovery after a loss of a primary and of all replicas that had its newest keys."
     )
     users: list[UserStatus] = Field(default_factory=list, description="The users of spec.users.")
     observed_secrets: ObservedSecrets = Field(default_factory=list)

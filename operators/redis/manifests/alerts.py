@@ -35,8 +35,8 @@ _RESOURCES = Group(
             f"{state('platform_redis_recovery_waiting', KIND)} == 1",
             "1m",
             f"{RESOURCE} waits for confirmation of a recovery",
-            "A primary and all of its replicas have lost their volumes. The operator changes nothing until a user "
-            "confirms the recovery in spec.recovery. status.recovery names the lost slots and the token.",
+            "A primary and all replicas with its newest keys have lost their volumes. The operator changes nothing "
+            "until a user confirms the recovery in spec.recovery. status.recovery names the lost slots and the token.",
         ),
         _of_resources(
             "RedisSplitView",

@@ -1,4 +1,4 @@
-"""Recovers slots whose keys are lost because a primary and all of its replicas lost their data. Pure.
+"""Recovers slots whose keys are lost: a primary lost its data, with all replicas that had its newest keys. Pure.
 
 A loss needs evidence: another volume than the one that the node wrote to. While a node that may have the keys is
 merely unreachable, the operator waits. Even then a user must allow the recovery, because a slot that is served again,
