@@ -44,22 +44,17 @@ _MAX_PATHS, _MAX_PATH_LENGTH = 100, 1_000
 
 def record_of(obj: Obj, manager: str) -> Obj | None:
     """Return the fieldsV1 that a manager applied to an object; None if there is none."""
-    for entry in obj["metadata"].get("managedFields", ()):
-        if _is_record(entry, manager):
-            fields: Obj = entry.get("fieldsV1", {})
-            return fields
-    return None
+    own = trim(obj, manager)["metadata"].get("managedFields", ())
+    found: Obj | None = next((entry.get("fieldsV1", {}) for entry in own if entry.get("operation") == "Apply"), None)
+    return found
 
 
 def trim(obj: Obj, manager: str) -> Obj:
     """Return an object without the managedFields of other managers, which are most of its size and never read."""
     metadata = dict(obj["metadata"])
-    own = [entry for entry in metadata.pop("managedFields", ()) if _is_record(entry, manager)]
+    entries = (entry for entry in metadata.pop("managedFields", ()) if entry.get("manager") == manager)
+    own = [entry for entry in entries if not entry.get("subresource")]
     return {**obj, "metadata": metadata | ({"managedFields": own} if own else {})}
-
-
-def _is_record(entry: Obj, manager: str) -> bool:
-    return entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource")
 
 
 def with_digest(desired: Obj) -> Obj:
@@ -97,14 +92,16 @@ def applied(obj: Obj, manager: str, *paths: Sequence[str]) -> Obj | None:
     return kind | found | {"metadata": metadata | identity}
 
 
-def is_applied(obj: Obj, *path: str) -> bool:
+def is_applied(obj: Obj, *path: str, operation: str = "Apply") -> bool:
     """Return whether a field has the value that was last applied: one that another client changed is in no record.
 
     Args:
+        obj: the object without records of other managers (`trim`).
         path: names of nested fields.
+        operation: Update for a field that was written with a merge patch.
     """
     for entry in obj["metadata"].get("managedFields", ()):
-        fields = entry.get("fieldsV1", {}) if entry.get("operation") == "Apply" else None
+        fields = entry.get("fieldsV1", {}) if entry.get("operation") == operation else None
         for name in path:
             fields = None if fields is None else fields.get(f"f:{name}")
         if fields is not None:

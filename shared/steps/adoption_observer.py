@@ -10,6 +10,7 @@ from shared.kubernetes.accessors import label
 from shared.kubernetes.client import Kube
 from shared.kubernetes.encoding import memory
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, Kind, Obj
+from shared.kubernetes.managed_fields import trim
 from shared.kubernetes.ownership import INSTANCE, NAME, require_small, selector_text
 from shared.runtime.cache import Cache
 
@@ -40,7 +41,7 @@ async def adopted_volumes(
         for claim in page.pop("items"):
             size += memory(claim)
             require_small(size, f"One is PersistentVolumeClaim {claim['metadata']['name']}: remove its annotations.")
-            claims.append(claim)
+            claims.append(trim(claim, kube.manager))
     if (known := cache.key_of_uid(uid)) is not None:
         return claims, str(known)
     if any(label(claim, uid_label) == uid for claim in claims):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from operators.redis.api.resource import RedisCluster
 from operators.redis.objects.names import APPLIED_PERSISTENCE, COMPONENT, NODE_ID, config_name
 from operators.redis.objects.redis_conf import CONFIG_KEY, PERSISTENCE
+from shared.kubernetes import managed_fields
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
 from shared.kubernetes.ownership import Owner
@@ -30,8 +31,13 @@ def persistence(content: Mapping[str, str]) -> str:
 
 
 def recorded_persistence(claims: Iterable[Obj | None]) -> str:
-    """Return the lines of persistence that the claims of all nodes record; empty if one has none, or others."""
-    found = {recorded(claim) for claim in claims if annotation(claim, NODE_ID)}
+    """Return the lines that the operator recorded on the claims of all nodes; empty if one lacks or changes them."""
+
+    def is_own(claim: Obj) -> bool:
+        return managed_fields.is_applied(claim, "metadata", "annotations", APPLIED_PERSISTENCE, operation="Update")
+
+    of_nodes = (claim for claim in claims if claim and annotation(claim, NODE_ID))
+    found = {recorded(claim) if is_own(claim) else "" for claim in of_nodes}
     return found.pop() if len(found) == 1 else ""
 
 

@@ -189,17 +189,10 @@ class Observed:
         A replica without any key that had some when it was last in sync was emptied: by a sync that broke off, or by
         hand.
         """
-        instance = self.instance_of(node_id)
-        recorded = self.recorded.get(node_id)
-        emptied = (
-            instance is not None
-            and instance.report is not None
-            and not instance.report.keys
-            and recorded is not None
-            and recorded.recorded is not None
-            and recorded.recorded.copy_has_keys
-        )
-        return not emptied and self.has_data_of(node_id, primary)
+        instance, recorded = self.instance_of(node_id), self.recorded.get(node_id)
+        report, known = instance and instance.report, recorded and recorded.recorded
+        is_emptied = report and not report.keys and known and known.copy_has_keys
+        return not is_emptied and self.has_data_of(node_id, primary)
 
     def may_be_outdated(self, node_id: str, primary: str, now: datetime) -> bool:
         """Return whether a replica may lack any number of writes of its lost primary.

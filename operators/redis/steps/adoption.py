@@ -55,6 +55,7 @@ def _why_unknown(resource: RedisCluster, claims: Sequence[Obj]) -> str:
     if recorded_persistence(claims) or "appendonly" in resource.spec.config:
         return ""
     return (
-        "nothing records whether their servers start with an append-only file, or with snapshots, which are ignored "
-        'next to it. Set spec.config.appendonly explicitly, as the former resource had it ("yes" is the default).'
+        "nothing proves whether their servers start with an append-only file, or with snapshots, which are ignored "
+        "next to it: the records on the claims are missing, differ, or were written by another client. "
+        'Set spec.config.appendonly explicitly, as the former resource had it ("yes" is the default).'
     )

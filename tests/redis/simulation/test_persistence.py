@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.kubernetes.kinds import POD, STATEFUL_SET, Obj
-from tests.harness.scenario import ScenarioStep, Stage, at_once, delete, later, limit_turns, operator_down
+from operators.redis.objects.names import APPLIED_PERSISTENCE
+from shared.kubernetes.accessors import annotation
+from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from tests.harness.scenario import ScenarioStep, Stage, at_once, delete, edit, later, limit_turns, operator_down
 from tests.harness.scenario_runner import ScenarioRun
 from tests.redis.simulation.guard import values
 from tests.redis.simulation.losses import SUBJECT
@@ -137,6 +139,29 @@ async def test_adopted_volumes_have_their_data(former: Obj, spec: Obj, shape: Ob
     await run(play, (delete(), adopted(**spec, **shape), later(60), later(60)))
     assert ready(play)["reason"] == "Ready"
     assert {key for key, entry in before.items() if values(redis).get(key) != entry} == set()
+
+
+@pytest.mark.parametrize(("former", "other"), [({}, NO_LOG), (NO_LOG, {})], ids=["log", "snapshots"])
+async def test_record_of_persistence_that_a_person_edited_is_none(former: Obj, other: Obj) -> None:
+    """With the files that the edited records name, each server would start without the keys on its volume."""
+    play = await begun(SUBJECT, cluster(6, **other))
+    await run(play, (later(60),))
+    lines = annotation(play.stage.find(PERSISTENT_VOLUME_CLAIM)[0], APPLIED_PERSISTENCE)
+    change: Obj = {"metadata": {"annotations": {APPLIED_PERSISTENCE: lines}}}
+    play = await begun(SUBJECT, cluster(6, **former))
+    redis = redis_of(play.world)
+    await run(play, (later(60),))
+    redis.client.idle = True  # so that no key changes
+    before = {key: entry for key, entry in values(redis).items() if not entry.expires}
+    edits = (edit(PERSISTENT_VOLUME_CLAIM, change, f"data-{NAME}-{number}") for number in range(6))
+    await run(play, (delete(), *edits, adopted(), later(60)))
+    assert (ready(play)["reason"], redis.running) == ("AdoptionRefused", [])
+    explicit = former or {"config": {"appendonly": "yes"}}
+    await run(play, (adopted(**explicit), later(60), later(60)))
+    assert ready(play)["reason"] == "Ready"
+    assert {key for key, entry in before.items() if values(redis).get(key) != entry} == set()
+    records = {annotation(claim, APPLIED_PERSISTENCE) for claim in play.stage.find(PERSISTENT_VOLUME_CLAIM)}
+    assert records.isdisjoint({lines}), "the operator has recorded what servers start with"
 
 
 @pytest.mark.nightly

@@ -90,5 +90,8 @@ async def test_restored_nodes_do_not_contact_the_original_ones() -> None:
     assert ready["reason"] == "AdoptionRefused"
     assert len(ready["message"]) <= 400
     await run.run_steps((ScenarioStep("the original is deleted", original_deleted), consent(ready["message"])))
+    ready = condition(run.stage.find()[0], "Ready")
+    assert "written by another client" in ready["message"]
+    await run.run_steps((adopted(config={"appendonly": "yes"}),))
     assert condition(run.stage.find()[0], "Ready")["status"] == "True"
     assert {key for process in redis.running for key in process.node.keys} == keys

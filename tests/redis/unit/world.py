@@ -232,6 +232,12 @@ def stored(obj: Obj) -> Obj:
     return {**obj, "metadata": {**obj["metadata"], "managedFields": [entry]}}
 
 
+def patched(annotation: str) -> list[Obj]:
+    """Return the managedFields of an object of which the operator wrote an annotation with a merge patch."""
+    fields = {"f:metadata": {"f:annotations": {f"f:{annotation}": {}}}}
+    return [{"manager": "redis-operator", "operation": "Update", "fieldsV1": fields}]
+
+
 def edited(obj: Obj, **data: str) -> Obj:
     """Return a ConfigMap after another client than the operator has changed these keys."""
     [own] = obj["metadata"]["managedFields"]

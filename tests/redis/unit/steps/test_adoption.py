@@ -9,7 +9,7 @@ import pytest
 
 from operators.redis.api.resource import RedisCluster
 from operators.redis.database import DATABASE
-from operators.redis.objects.names import CLUSTER_UID, ORIGIN
+from operators.redis.objects.names import APPLIED_PERSISTENCE, CLUSTER_UID, ORIGIN
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import origin
@@ -18,14 +18,14 @@ from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import PASS, Patch, Step
 from shared.status.verdict import Progress
 from shared.steps.adoption import Adoptable
-from tests.redis.unit.world import At, assess, cluster, seen, thirds
+from tests.redis.unit.world import At, assess, cluster, patched, seen, thirds
 
 FORMER, UID = "u-0", "u-1"
 IDS = {f"demo-{number}": f"{number:040x}" for number in range(1, 4)}
 
 
-def claim(number: int, uid: str = FORMER, **other: str) -> Obj:
-    """A claim of demo-NUMBER, with the record of its node."""
+def claim(number: int, uid: str = FORMER, *, is_own: bool = True, **other: str) -> Obj:
+    """A claim of demo-NUMBER, with the record of its node; that of its persistence may be another client's."""
     listed = ",".join(f"{name}={node_id}" for name, node_id in IDS.items())
     found = {
         "claim-uid": f"disk-{number}",
@@ -38,7 +38,9 @@ def claim(number: int, uid: str = FORMER, **other: str) -> Obj:
     metadata = {"name": f"data-demo-{number}", "namespace": "default", "uid": f"disk-{number}", "resourceVersion": "7"}
     return {
         "kind": "PersistentVolumeClaim",
-        "metadata": metadata | {"labels": {CLUSTER_UID: uid}, "annotations": annotations},
+        "metadata": metadata
+        | {"labels": {CLUSTER_UID: uid}, "annotations": annotations}
+        | ({"managedFields": patched(APPLIED_PERSISTENCE)} if is_own else {}),
     }
 
 
@@ -101,11 +103,19 @@ def test_volumes_whose_files_are_unknown_are_adopted_only_with_an_explicit_persi
     step = adopt(found)
     assert (step.actions, step.reason, report(assess(resource(), found))) == ((), "AdoptionRefused", {})
     assert step.message.endswith(
-        "cannot be adopted: nothing records whether their servers start with an append-only file, or with snapshots, "
-        "which are ignored next to it. Set spec.config.appendonly explicitly, as the former resource had it "
+        "cannot be adopted: nothing proves whether their servers start with an append-only file, or with snapshots, "
+        "which are ignored next to it: the records on the claims are missing, differ, or were written by another "
+        "client. Set spec.config.appendonly explicitly, as the former resource had it "
         '("yes" is the default). Nothing was changed.'
     )
     assert adopt(found, config={"appendonly": "no"}).reason == "Adopting"
+
+
+def test_records_of_persistence_that_another_client_wrote_are_none() -> None:
+    assert adopt(world(claim(1), claim(2))).reason == "Adopting"
+    for found in (world(claim(1), claim(2, is_own=False)), world(claim(1, is_own=False), claim(2, is_own=False))):
+        assert adopt(found).reason == "AdoptionRefused"
+        assert adopt(found, config={"appendonly": "yes"}).reason == "Adopting"
 
 
 def pod(number: int) -> Obj:

@@ -29,7 +29,7 @@ from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import Apply, Plan
 from shared.status.verdict import Progress
 from tests.harness import cost
-from tests.redis.unit.world import NOW, PLANNER, At, assess, cluster, edited, formed, node_id, of, seen, stored
+from tests.redis.unit.world import NOW, PLANNER, At, assess, cluster, edited, formed, node_id, of, patched, seen, stored
 
 BEFORE = "present file"
 WORDS = "demo-0 (10.0.0.1:6379) refuses CONFIG SET: ERR active defragmentation is not supported."
@@ -654,13 +654,14 @@ SAVED = "appendonly no\nsave 60 1"
 LOGGED = "\n".join(LOG)
 
 
-def with_records(found: Observed, *lines: str) -> Observed:
-    """Return the observed state with the lines that volume claims record, in turn."""
+def with_records(found: Observed, *lines: str, is_own: bool = True) -> Observed:
+    """Return the observed state with the lines that volume claims record, in turn, or another client wrote there."""
 
     def recorded(instance: Instance) -> Instance:
         assert instance.volume
         kept = {names.NODE_ID: "n", names.APPLIED_PERSISTENCE: lines[instance.number % len(lines)]}
-        metadata = {**instance.volume["metadata"], "annotations": kept}
+        fields = patched(names.APPLIED_PERSISTENCE) if is_own else []
+        metadata = {**instance.volume["metadata"], "annotations": kept, "managedFields": fields}
         return replace(instance, volume={**instance.volume, "metadata": metadata})
 
     return replace(found, instances=tuple(map(recorded, found.instances)))
@@ -697,11 +698,13 @@ def test_adopted_volumes_start_with_the_files_that_their_claims_record(
         assert not starts_afresh(plan)
 
 
-def test_different_records_are_none() -> None:
+def test_different_records_and_those_of_another_client_are_none() -> None:
     at = [replace(each, up=False, pod=False) for each in formed()]
     resource = cluster(*at)
     assert with_records(seen(resource, *at, stateful_set=False), SAVED, LOGGED).persistence == {}
     assert with_records(seen(resource, *at, stateful_set=False), SAVED, "").persistence == {}
+    assert with_records(seen(resource, *at, stateful_set=False), SAVED).persistence != {}
+    assert with_records(seen(resource, *at, stateful_set=False), SAVED, is_own=False).persistence == {}
 
 
 def test_claims_record_the_persistence_of_the_file() -> None:

@@ -97,9 +97,10 @@ def test_trimmed_object_has_the_same_difference(applied: dict[str, Obj]) -> None
         {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {}}},
         {"manager": MANAGER, "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {}}},
     ]
-    observed["metadata"]["managedFields"] += others
+    patched = {"manager": MANAGER, "operation": "Update", "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}}}
+    observed["metadata"]["managedFields"] += [*others, patched]
     trimmed = trim(observed, MANAGER)
-    assert [entry["operation"] for entry in trimmed["metadata"]["managedFields"]] == ["Apply"]
+    assert [entry["operation"] for entry in trimmed["metadata"]["managedFields"]] == ["Apply", "Update"]
     assert record_of(trimmed, MANAGER) == record_of(observed, MANAGER)
     assert difference(sent, trimmed, MANAGER) == difference(sent, observed, MANAGER) == []
     assert others[0] in observed["metadata"]["managedFields"], "the input is not modified"
@@ -158,6 +159,8 @@ def test_field_that_another_client_changed_is_not_applied() -> None:
     assert is_applied(made({"f:spec": {"f:replicas": {}}}), "spec", "replicas")
     assert not is_applied(made({"f:spec": {"f:template": {}}}), "spec", "replicas")
     assert not is_applied(made({"f:spec": {"f:replicas": {}}}, "Update"), "spec", "replicas")
+    assert is_applied(made({"f:spec": {"f:replicas": {}}}, "Update"), "spec", "replicas", operation="Update")
+    assert not is_applied(made({"f:spec": {"f:replicas": {}}}), "spec", "replicas", operation="Update")
     assert not is_applied({"metadata": {}}, "spec", "replicas")
 
 
