@@ -183,7 +183,7 @@ class Step:
             changed something the next one follows at once, unless the change was a `Call` that is `lasting`.
         poll: seconds after which to observe again what the step waits for: pods that become ready, of which most
             changes are reported by a watch. It may be later while many resources wait (`shared.runtime.pacing`).
-        announces: whether its actions wait until the status has its reason (`announced`).
+        announces: the reason for which the actions wait until the status has it (`announced`); empty if they do not.
     """
 
     actions: tuple[Action, ...] = ()
@@ -193,7 +193,7 @@ class Step:
     warning: bool = False
     requeue: float | None = None
     poll: float | None = None
-    announces: bool = False
+    announces: str = ""
 
     @classmethod
     def do(cls, *actions: Action) -> Step:
@@ -363,4 +363,4 @@ def announced(resource: Obj, step: Step) -> Step:
     ready = condition(resource, READY)
     text = shortened(step.message, MAX_COLUMN_CHARACTERS)
     is_reported = ready.get("reason") == step.reason or str(ready.get("message", "")).startswith(text)
-    return step if is_reported else dataclasses.replace(step, actions=(), requeue=0, announces=True)
+    return step if is_reported else dataclasses.replace(step, actions=(), requeue=0, announces=step.reason)

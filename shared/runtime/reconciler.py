@@ -491,7 +491,7 @@ class Reconciler:
             plan = await self._current_plan(obj) if observes else None
             reported = (plan.status if plan else accessors.status_of(obj)) | change
             if plan is not None and plan.heals_after is not None:
-                reason = plan.verdict.reason if plan.verdict.announces else verdict.reason
+                reason = plan.verdict.announces or verdict.reason
                 verdict = dataclasses.replace(
                     verdict, reason=reason, message=f"{verdict.message} {plan.verdict.message}"
                 )

@@ -24,7 +24,7 @@ class Verdict:
 
     Attributes:
         ready: overrides the Ready condition that follows from `progress`: a blocked resource may still serve clients.
-        announces: whether actions wait until the status has this reason, so that no other one may replace it.
+        announces: reason that the status must have before actions continue, also if `reason` is another; or empty.
     """
 
     progress: Progress = Progress.DONE
@@ -32,7 +32,7 @@ class Verdict:
     message: str = ""
     warning: bool = False
     ready: bool | None = None
-    announces: bool = False
+    announces: str = ""
 
     @property
     def done(self) -> bool:

@@ -127,8 +127,8 @@ class Hibernation(Generic[SeenStored]):
         if verdict.progress in (Progress.PROGRESSING, Progress.WAITING, Progress.DONE):
             message = f"{verdict.message} The pods return from hibernation.".strip()
             is_cut = len(message) > MAX_COLUMN_CHARACTERS  # otherwise `announced` recognizes its beginning
-            woken = Verdict(Progress.PROGRESSING, WAKING_UP, message, verdict.warning, announces=verdict.announces)
-            verdict = replace(woken, reason=verdict.reason) if verdict.announces and is_cut else woken
+            reason = (is_cut and verdict.announces) or WAKING_UP
+            verdict = Verdict(Progress.PROGRESSING, reason, message, verdict.warning, announces=verdict.announces)
         return Outcome(ends.actions), verdict
 
     def _begin(self, seen: Any, verdict: Verdict) -> tuple[Outcome, Verdict]:

@@ -279,6 +279,20 @@ def test_repair_that_is_announced_first_is_executed_while_members_return() -> No
     assert made.verdict.reason == "WakingUp"
 
 
+def test_repair_is_announced_during_the_wake_up_although_other_actions_keep_failing() -> None:
+    """The report of the failure began with the error and had the reason WakingUp, so that the repair never ran."""
+    status, executed = ANNOUNCED, []
+    for _ in range(2):
+        resource = cluster(3, quotaBackendBytes=QUOTA, status=status)
+        found = replace(seen(resource, VOTER, VOTER, VOTER), alarms=(Alarm(member_id(1), NOSPACE),))
+        full = [replace(each, status=each.status and replace(each.status, db_size=QUOTA)) for each in found.instances]
+        made = plan(resource, recorded(replace(found, instances=tuple(full)), wakes=True))
+        executed.append(acts(made.actions))
+        ready = {"type": "Ready", "reason": made.verdict.announces, "message": f"Rejected. {made.verdict.message}"}
+        status = {"conditions": [ready]}
+    assert executed == [[], ["compact up to revision 10"]], status
+
+
 def test_smaller_size_applies_although_a_member_cannot_start() -> None:
     """E4: the size at which the members stopped hid the smaller one for as long as a pod was missing."""
     at = (VOTER, VOTER, VOTER, PENDING, PENDING)

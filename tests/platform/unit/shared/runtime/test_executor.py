@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import pytest
@@ -346,11 +346,15 @@ async def test_action_that_fails_is_reported_before_an_unfinished_repair(lab: La
     assert (ready["reason"], ready["message"]) == ("BoxUnreachable", "later Repairing the lid.")
 
 
-async def test_repair_that_is_announced_first_is_named_although_another_action_keeps_failing(lab: Lab) -> None:
+@pytest.mark.parametrize("reported", ["Repairing", "WakingUp"])
+async def test_repair_that_is_announced_first_is_named_although_another_action_keeps_failing(
+    lab: Lab, reported: str
+) -> None:
+    """Also if something else is in the report of the plan itself."""
     await lab.harness.run()
     lab.boxes.heals_after = 0.5
     step = announced({}, Step.wait(Reason("Repairing"), "Repairing the lid.", Shake()))
-    lab.boxes.verdict = follow([lambda _: step], None).verdict
+    lab.boxes.verdict = replace(follow([lambda _: step], None).verdict, reason=reported)
     for _ in range(MIN_FAILURES_REPORTED):
         await lab.plan(Drop())
     ready = accessors.condition(lab.harness.resource("a"), conditions.READY)
