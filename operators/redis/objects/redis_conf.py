@@ -344,20 +344,18 @@ def _given(resource: RedisCluster, template: str, kept: Kept) -> Directives:
         for name, value in resource.spec.config.items()
     }
     present_names = {present_name(name): name for name in found}
-    for name, lines in (*_of_template(template, resource.engine).items(), *config.items()):
-        if name not in kept:
-            found.pop(present_names.get(present_name(name), name), None)
-            found[name] = lines
-            present_names[present_name(name)] = name
-    found |= {name: lines for name, lines in kept.items() if lines}
+    given = (*_of_template(template, resource.engine).items(), *config.items())
+    changes = [each for each in given if each[0] not in kept] + [each for each in kept.items() if each[1]]
+    for name, lines in changes:
+        found.pop(present_names.get(present_name(name), name), None)
+        found[name] = lines
+        present_names[present_name(name)] = name
     if bound and any(variable.name == MAX_MEMORY for variable in resource.spec.pods.env):
         found["maxmemory"] = bound
     if writes_log(found):
         found.setdefault("save", [[""]])  # the AOF has all data: no snapshots in addition
     else:
         found.setdefault("save", SNAPSHOTS)
-        if resource.spec.replicas_per_master and writes_files(found) and AWAITED not in present_names:
-            found[AWAITED] = [["0"]]  # of a node that has started (steps/old_snapshot.py)
         # Of a node without persistence. Otherwise it keeps the snapshot of its last full sync on its volume.
         found.setdefault("rdb-del-sync-files", [["yes"]])
     return found
@@ -376,6 +374,8 @@ def _defaults(resource: RedisCluster) -> Directives:
         # The engine's defaults: a migration raises them for large keys, and may be interrupted before it restores them.
         "proto-max-bulk-len": [[str(512 << 20)]],
         "client-query-buffer-limit": [[str(1 << 30)]],
+        # The engine's default. Processes of some pods start with another value (steps/old_snapshot.py).
+        AWAITED: [["0"]],
     }
     if features(resource.engine).hands_over:
         found["shutdown-on-sigterm"] = [["failover"]]  # while the operator is away (steps/handover.py)

@@ -9,6 +9,7 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from tests.harness.scenario import ScenarioStep, Stage, at_once, delete, edit, later, limit_turns, operator_down
 from tests.harness.scenario_runner import ScenarioRun
+from tests.redis.simulation import server
 from tests.redis.simulation.guard import values
 from tests.redis.simulation.losses import SUBJECT
 from tests.redis.simulation.moving_slots import redis_of, status
@@ -106,6 +107,21 @@ async def test_servers_that_end_while_snapshots_replace_the_log_have_their_data(
     await run(play, (limit_turns(snapshots, turns), killed(play), later(60), later(60)))
     assert ready(play)["reason"] == "Ready"
     assert {key for key, entry in before.items() if values(redis).get(key) != entry} == set()
+
+
+async def test_primary_without_its_replica_accepts_writes_while_snapshots_replace_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All pods are replaced, and no server can write a snapshot."""
+    play = await begun_once(SUBJECT, PLAIN)
+    monkeypatch.setattr(server, "REWRITE_SECONDS", 1e9)
+    await run(play, (SNAPSHOTS, later(60)))
+    redis = redis_of(play.world)
+    assert {(process.config("appendonly"), process.saved) for process in redis.running} == {("yes", 0.0)}
+    primary = next(process for process in redis.running if process.node.me.slots)
+    redis.partitions = {replica.pod: 1 for replica in redis.replicas_of(primary)}
+    await play.wait(1, times=3)
+    assert [redis.client.send(redis, key, "SET") for key in redis.client.keys] == [True] * len(redis.client.keys)
 
 
 async def test_log_is_switched_off_once_all_servers_have_snapshots() -> None:

@@ -214,6 +214,13 @@ def test_removed_setting_with_a_default_is_applied_at_runtime() -> None:
     assert live(wished())["cluster-node-timeout"] == "5000"
 
 
+def test_value_that_nodes_keep_replaces_a_default_under_another_name() -> None:
+    """Of two lines for one directive, the last counts in the file, and each replaces the other at runtime."""
+    refused, kept = wished(config={"min-slaves-to-write": "x", "appendonly": "no"}), {"min-slaves-to-write": [["1"]]}
+    found = live(refused, "", kept)
+    assert {name: value for name, value in found.items() if name.endswith("-to-write")} == {"min-slaves-to-write": "1"}
+
+
 # Invalid templates.
 
 

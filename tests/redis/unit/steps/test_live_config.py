@@ -593,6 +593,31 @@ def test_log_stays_on_until_each_server_has_a_snapshot(copies: int, facts: dict[
     assert step.message == "Writing a snapshot of demo-1, demo-2. Until each node has one, append-only files stay on."
 
 
+@pytest.mark.parametrize("facts", [UNSAVED[0], {"save_failed": True}], ids=["writes a snapshot", "cannot write one"])
+def test_primary_needs_no_replica_for_writes_while_snapshots_are_to_replace_its_log(facts: dict[str, Any]) -> None:
+    """Each process of the new pods begins with that need, and redis.conf has a log until all have snapshots."""
+    after, found = leaving_log(1, saved={1: facts})
+    found = replace(found, instances=tuple(map(begun, found.instances)))
+    assert ("demo-1", "min-replicas-to-write", "0") in attempts(planned(after, found))
+
+
+def test_container_that_restarts_in_an_earlier_pod_needs_no_replica_for_writes() -> None:
+    """The servers have logs now, and the rolling update has not reached this pod."""
+    resource = cluster(*formed())
+    found = observed(resource, resource)
+    found = replace(found, instances=(*found.instances[:5], begun(found.instances[5])))
+    assert {name for name, _, _ in attempts(planned(resource, found))} == {"demo-5"}
+    assert ("demo-5", "min-replicas-to-write", "0") in attempts(planned(resource, found))
+
+
+def begun(instance: Instance) -> Instance:
+    """Return an instance whose process reports the settings of its start (`old_snapshot`)."""
+    assert instance.report
+    of_start = {**redis_conf.DELAYED_SYNC, **redis_conf.AWAITED_REPLICA}
+    inspected = {name: of_start.get(name, value) for name, value in instance.report.settings.items()}
+    return _with(instance, inspected, {})
+
+
 @pytest.mark.parametrize("copies", [0, 1])
 def test_file_has_snapshots_before_servers_switch_their_log_off(copies: int) -> None:
     """A server that starts in between has a snapshot; and a change that is withdrawn needs a complete log again."""
