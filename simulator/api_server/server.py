@@ -93,6 +93,10 @@ class ApiServer:
         copy.log.all_writes.extend(self.log.all_writes)
         return copy
 
+    def load(self, objects: Iterable[tuple[Kind, Obj]]) -> None:
+        """Store objects as another API server has them: with their UIDs, versions and managed fields."""
+        self._store.load(objects)
+
     def restore(self, snapshot: ApiServer) -> None:
         """Return to an earlier state, as a control plane does whose etcd is restored from a backup.
 
@@ -387,6 +391,8 @@ class ApiServer:
             require_fixed(target, live, new)
             require_growth(target, live, new, self._store)
             require_modifiable(target, live, new)
+        if target.request.query.get("dryRun"):
+            return new
         managed = ssa.write_records(records, live or {}, self._store.now())
         new["metadata"].pop("managedFields", None)
         if managed:

@@ -38,6 +38,13 @@ class Store:
         copy.watches.history = list(self.watches.history)
         return copy
 
+    def load(self, objects: Iterable[tuple[Kind, Obj]]) -> None:
+        """Store objects with their own UIDs and versions; the next version is newer than all of them."""
+        for kind, obj in objects:
+            metadata = obj["metadata"]
+            self._objects[kind][metadata.get("namespace", ""), metadata["name"]] = obj
+            self.version = max(self.version, int(metadata.get("resourceVersion") or 0))
+
     def restore(self, snapshot: Store) -> None:
         """Return to the objects, the version and the history of a copy."""
         self.version = snapshot.version

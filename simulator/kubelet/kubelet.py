@@ -76,6 +76,8 @@ class Kubelet:
         cordoned: nodes to which no new pod is bound.
         ignores_stop: whether a pod runs on although it is deleted, until its grace period ends. The first process of a
             container gets no signal for which it has no handler yet (`man 7 pid_namespaces`).
+        hosts: names of the nodes, if they are not node-1 and so on. A pod then returns to the node of the last pod of
+            its name.
         sleeps: whether the containers of a deleted pod run on while its preStop hooks sleep. Otherwise that time is
             skipped: most scenarios do not depend on it.
     """
@@ -87,7 +89,9 @@ class Kubelet:
         self.cordoned: set[str] = set()
         self.ignores_stop: Callable[[Obj], bool] = lambda _: False
         self.sleeps = False
+        self.hosts: tuple[str, ...] = ()
         self.nodes = nodes
+        self._last: dict[str, str] = {}
         self._server = server
         self._actor = server.actor("kubelet")
         self._started: dict[str, None] = {}
@@ -99,7 +103,7 @@ class Kubelet:
         kubelet._started, kubelet.reusable = dict(self._started), list(self.reusable)
         kubelet._exits = dict(self._exits)
         kubelet.cordoned, kubelet.ignores_stop = set(self.cordoned), self.ignores_stop
-        kubelet.sleeps = self.sleeps
+        kubelet.sleeps, kubelet.hosts, kubelet._last = self.sleeps, self.hosts, dict(self._last)
         return kubelet
 
     def report_deletions(self) -> None:
@@ -132,8 +136,10 @@ class Kubelet:
         claims, missing = self._claims(pod)
         if missing:
             return self._report(pod, self._unscheduled(pod, missing))
+        if self.hosts and pod["spec"].get("nodeName"):
+            self._last[metadata["name"]] = pod["spec"]["nodeName"]
         if not pod["spec"].get("nodeName"):
-            bound = {"nodeName": self._node()}
+            bound = {"nodeName": self._node(metadata["name"])}
             self._actor.merge(*address, {"spec": bound})
             pod = pod | {"spec": pod["spec"] | bound}
         ip = pod["status"].get("podIP") or self._address()
@@ -185,10 +191,12 @@ class Kubelet:
                     found[volume["name"]] = obj
         return found
 
-    def _node(self) -> str:
+    def _node(self, pod: str) -> str:
         """Return the node with the fewest pods; of cordoned ones only if all are."""
-        taken = Counter(pod["spec"].get("nodeName") for _, pod in self._server.objects(POD)) if self.nodes > 1 else {}
-        names = [f"node-{number + 1}" for number in range(self.nodes)]
+        if self.hosts and (last := self._last.get(pod)) in self.hosts:
+            return str(last)
+        taken = Counter(each["spec"].get("nodeName") for _, each in self._server.objects(POD)) if self.nodes > 1 else {}
+        names = list(self.hosts) or [f"node-{number + 1}" for number in range(self.nodes)]
         return min(set(names) - self.cordoned or names, key=lambda name: (taken.get(name, 0), names.index(name)))
 
     def _report(self, pod: Obj, status: Obj) -> bool:

@@ -67,6 +67,11 @@ class Workloads:
         workloads._kubelet.processes = processes
         return workloads
 
+    def use_hosts(self, names: Iterable[str]) -> None:
+        """Bind new pods to nodes of these names; a pod returns to the node of the last pod of its name."""
+        self._kubelet.hosts = tuple(names)
+        self._kubelet.nodes = len(self._kubelet.hosts)
+
     def reuse_addresses(self, addresses: Iterable[str]) -> None:
         """Assign these addresses to the next pods."""
         self._kubelet.reusable.extend(addresses)

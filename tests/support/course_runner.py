@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, 
 from typing import Any, Protocol, TypeVar
 
 from shared.kubernetes.kinds import Obj
+from simulator.virtual_time import VirtualTimeLoop
 from tests.support import seeds
-from tests.support.virtual_time import VirtualTimeLoop
 
 Database = TypeVar("Database")
 

@@ -1,0 +1,375 @@
+"""The whole plan of a change: an operator's own steps to the end, in a simulation of what runs now.
+
+The objects of a resource and its database become a simulated cluster (`simulator.mirror`, and `seed.py` of each
+database). The change is applied there, and the operator's controller runs in virtual time until it writes nothing more.
+What it does is recorded: no step is predicted by other code than that which executes it. Nothing is written to the real
+cluster.
+
+A state that the simulation does not know ends the plan, which then reports that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from shared.kubernetes import accessors
+from shared.kubernetes.kinds import POD, Kind, Obj
+from shared.kubernetes.ownership import INSTANCE
+from shared.pki.ca import fulfil
+from shared.pki.rotation import CertificateOrder, Made
+from shared.runtime.controller import Controller
+from shared.runtime.operator import Operator
+from shared.runtime.options import Options
+from shared.runtime.steady_clock import SteadyClock
+from shared.status import conditions
+from shared.status.verdict import Progress, Verdict
+from shared.steps.confirmed_recovery import awaits_confirmation
+from simulator.api_server.kinds import Served
+from simulator.clock import Clock
+from simulator.harness import Harness
+from simulator.kubelet.workloads import Workloads
+from simulator.mirror import Find, Mirror, adapted
+from simulator.recorder import Recorder, Step, View
+from simulator.virtual_time import VirtualTimeLoop
+
+SCHEMA = "platform.ydzs.io/plan/v1"
+
+NOTHING, SAFE, RESTARTS, PERSON, REFUSED, UNKNOWN = "nothing", "safe", "restarts", "person", "refused", "unknown"
+"""Outcomes of a plan."""
+
+MAX_TURNS = 50_000
+"""Turns of operator and workloads after which a plan ends as unknown."""
+
+ADDRESSES = 250
+"""Pods of one simulated subnet."""
+
+
+class Unmodelled(Exception):
+    """The simulation does not know this state, and what follows from it."""
+
+
+@dataclass(frozen=True)
+class Live:
+    """The present state of a resource and its database.
+
+    Attributes:
+        resource: the resource; None if it is to be created.
+        objects: objects, pods, claims and Secrets of the resource, and the objects that they refer to.
+        now: present time.
+        resizes: whether the API server can resize running pods (Kubernetes 1.33 and later).
+    """
+
+    resource: Obj | None
+    objects: Sequence[tuple[Kind, Obj]]
+    now: datetime
+    resizes: bool = True
+
+    def of(self, kind: Kind) -> list[Obj]:
+        return [obj for of, obj in self.objects if of == kind]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kind whose changes can be planned.
+
+    Attributes:
+        operator: registry entry of the operator.
+        controller: builds the operator's controller over a simulated database.
+        seed: builds the simulated database of what runs now; raises Unmodelled.
+        view: returns members, slots and the redundancy, which a step may change.
+        patience: longest time without any change after which the operator is at rest, in seconds, by the spec.
+        serves: further kinds that the API server must serve.
+    """
+
+    operator: Operator
+    controller: Callable[[Options, Any], Controller[Any, Any]]
+    seed: Callable[[Live, Clock], Any]
+    view: Callable[[Any, Mirror, str], View]
+    patience: Callable[[Obj], float]
+    serves: tuple[Kind | Served, ...] = ()
+
+
+@dataclass(frozen=True)
+class Person:
+    """A decision or a change that only a person can make.
+
+    Attributes:
+        token: value that confirms it; empty if another change is needed.
+    """
+
+    reason: str
+    message: str
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan to its end. Fields may be added, and do not change their meaning (`schema`).
+
+    Attributes:
+        outcome: nothing, safe, restarts, person, refused or unknown.
+        steps: executed steps, in order.
+        ready: whether the resource is Ready at the end.
+        reason, message: condition Ready at the end; of a refusal, the words of the API server.
+        person: decision that waits for a person; None if none does.
+        seconds: estimated duration of all steps.
+        assumptions: assumptions of the simulation.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    outcome: str
+    steps: tuple[Step, ...] = ()
+    ready: bool = False
+    reason: str = ""
+    message: str = ""
+    person: Person | None = None
+    seconds: int = 0
+    assumptions: tuple[str, ...] = ()
+    schema: str = SCHEMA
+
+
+ASSUMPTIONS = (
+    "Durations are estimates: defaults of the plan, not measured in this cluster.",
+    "Every pod starts: images can be pulled, nodes have enough resources, volumes can be created.",
+    "A pod that restarts returns to its Kubernetes node.",
+    "The resource and its objects are not changed by others meanwhile, and no server fails.",
+)
+
+
+async def plan(subject: Subject, options: Options, live: Live, change: Obj | None, find: Find) -> Plan:
+    """Return the plan of a change, or of what the operator does now.
+
+    Args:
+        change: the resource as the API server would store it after the change; None without a change.
+        find: reads further objects of the real API server.
+
+    Raises:
+        KubeError: an object cannot be read.
+    """
+    here = asyncio.get_running_loop()
+    done: asyncio.Future[Plan] = here.create_future()
+
+    async def found(*key: Any) -> Obj | None:
+        """Read from the real API server, while the time of the simulation does not pass."""
+        return asyncio.run_coroutine_threadsafe(find(*key), here).result()  # type: ignore[arg-type]
+
+    def simulate() -> None:
+        result: Plan | BaseException
+        try:
+            with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+                result = runner.run(_simulated(subject, options, live, change, found))
+        except BaseException as error:
+            result = error
+        with contextlib.suppress(RuntimeError):  # the command has ended
+            here.call_soon_threadsafe(_settle, done, result)
+
+    threading.Thread(target=simulate, daemon=True).start()
+    return await done
+
+
+def _settle(done: asyncio.Future[Plan], result: Plan | BaseException) -> None:
+    if done.cancelled():
+        return
+    if isinstance(result, BaseException):
+        done.set_exception(result)
+    else:
+        done.set_result(result)
+
+
+async def _simulated(subject: Subject, options: Options, live: Live, change: Obj | None, find: Find) -> Plan:
+    try:
+        if live.resource is not None and change is not None and _is_at_rest(live.resource):
+            at_rest = await _run(subject, options, live, None, find)
+            if moved := [step for step in at_rest.steps if not step.minor]:
+                raise Unmodelled(
+                    f"The resource is at rest, and yet the simulation of it would {moved[0].title}: it does not match "
+                    "this cluster."
+                )
+        return await _run(subject, options, live, change, find)
+    except Unmodelled as unknown:
+        named = change or live.resource
+        assert named is not None
+        return ended(named, UNKNOWN, "Unmodelled", str(unknown))
+
+
+def ended(named: Obj, outcome: str, reason: str, message: str) -> Plan:
+    """Return a plan without steps: of a change that is refused, or a state that the simulation does not know."""
+    metadata = named["metadata"]
+    namespace, name = metadata.get("namespace", ""), metadata["name"]
+    return Plan(named["kind"], namespace, name, outcome, reason=reason, message=message)
+
+
+def _is_at_rest(resource: Obj) -> bool:
+    return accessors.is_current(resource) and accessors.is_true(resource, conditions.READY)
+
+
+async def _run(subject: Subject, options: Options, live: Live, change: Obj | None, find: Find) -> Plan:
+    world = _World(subject, options, live, find)
+    world.start(live, change)
+    await world.run()
+    return world.plan()
+
+
+class _World:
+    """A simulated cluster that begins as the real one is."""
+
+    def __init__(self, subject: Subject, options: Options, live: Live, find: Find) -> None:
+        self.subject = subject
+        self.clock = Clock(live.now)
+        self.database = subject.seed(live, self.clock)
+        controller = subject.controller(options, self.database)
+        self.kind = controller.kind
+        self.server = Mirror([controller.kind, *subject.serves], self.clock, find)
+        self.server.set_resizes(POD, live.resizes)
+        self.server.load(adapted(live.objects))
+        self.workloads = Workloads(self.server, processes=self.database, created=_unused(live.of(POD)))
+        if hosts := sorted({str(pod["spec"]["nodeName"]) for pod in live.of(POD) if pod["spec"].get("nodeName")}):
+            self.workloads.use_hosts(hosts)
+        self.database.objects = self.server.objects
+        self.database.clock = self.clock
+        self.controller = controller
+        self.name = ""
+        self.pods: dict[str, str] = {}
+        self.recorder: Recorder | None = None
+
+    def start(self, live: Live, change: Obj | None) -> None:
+        """Let the kubelets report what runs, apply the change, and begin to record."""
+        named = change or live.resource
+        assert named is not None
+        self.namespace, self.name = named["metadata"]["namespace"], named["metadata"]["name"]
+        while self.workloads.step():  # what Kubernetes does without the operator, such as a status in other words
+            pass
+        self.pods = self._pods()
+        if change is not None:
+            self._apply(live, change)
+        self.recorder = Recorder(
+            self.server, self.clock, lambda: self.subject.view(self.database, self.server, self.name)
+        )
+        controller = self.recorder.attached(dataclasses.replace(self.controller, issue=_issued))
+        patience = self.subject.patience(named)
+        self.operator = Harness(
+            controller,
+            workloads=self.workloads,
+            clock=SteadyClock(self.clock.wall, self.clock.monotonic),
+            patience=patience,
+            wait=self.clock.wait,
+        )
+
+    async def run(self) -> None:
+        """Let the operator work until it is at rest.
+
+        Raises:
+            Unmodelled: the operator never rests, or needs an object that cannot be read.
+        """
+        settled = await self.operator.rests(MAX_TURNS)
+        if self.server.unreadable:
+            raise Unmodelled(self.server.unreadable)
+        if not settled:
+            raise Unmodelled(f"The operator is not at rest after {MAX_TURNS} turns of the simulation.")
+
+    def plan(self) -> Plan:
+        """Return what was recorded."""
+        assert self.recorder is not None
+        [resource] = [
+            obj
+            for _, obj in self.server.objects(self.kind)
+            if (obj["metadata"]["namespace"], obj["metadata"]["name"]) == (self.namespace, self.name)
+        ]
+        steps = self.recorder.finished()
+        ready = accessors.condition(resource, conditions.READY)
+        is_ready = ready.get("status") == "True" and accessors.is_current(resource)
+        failed = any(self.operator.queue.failures(key) for key in self.operator.cache.keys(self.kind))
+        person = None if is_ready or failed else _person(resource, self.recorder.verdict)
+        after = self._pods()
+        ended, fewer = len(self.pods.keys() - after.keys()), len(self.pods) - len(after)
+        outcome = _outcome(steps, is_ready=is_ready, person=person, interrupts=ended > max(0, fewer))
+        return Plan(
+            self.kind.name,
+            self.namespace,
+            self.name,
+            outcome,
+            steps=steps,
+            ready=is_ready,
+            reason=str(ready.get("reason") or ""),
+            message=str(ready.get("message") or ""),
+            person=person,
+            seconds=sum(step.seconds for step in steps),
+            assumptions=ASSUMPTIONS,
+        )
+
+    def _pods(self) -> dict[str, str]:
+        """Return the names of the pods of the resource by their UIDs."""
+        return {
+            pod["metadata"]["uid"]: pod["metadata"]["name"]
+            for _, pod in self.server.objects(POD)
+            if pod["metadata"]["namespace"] == self.namespace and accessors.label(pod, INSTANCE) == self.name
+        }
+
+    def _apply(self, live: Live, change: Obj) -> None:
+        """Store the resource as the API server would after the change."""
+        user = self.server.actor("kubectl")
+        if live.resource is None:
+            metadata = {key: value for key, value in change["metadata"].items() if key not in _SET_BY_SERVER}
+            user.create(self.kind, {**change, "metadata": metadata})
+            return
+        current = user.get(self.kind, self.namespace, self.name)
+        kept = {key: change["metadata"].get(key) for key in ("labels", "annotations", "finalizers")}
+        metadata = {**current["metadata"], **{key: value for key, value in kept.items() if value is not None}}
+        user.update(self.kind, {**current, "metadata": metadata, "spec": change.get("spec") or {}})
+
+
+_SET_BY_SERVER = frozenset({"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"})
+
+
+def _outcome(steps: Iterable[Step], *, is_ready: bool, person: Person | None, interrupts: bool) -> str:
+    """Return the outcome.
+
+    Args:
+        interrupts: whether servers are replaced: more of them end than the resource has fewer at the end.
+    """
+    shown = [step for step in steps if not step.minor]
+    if person is not None:
+        return PERSON
+    if not is_ready:
+        return UNKNOWN
+    if interrupts:
+        return RESTARTS
+    return SAFE if shown else NOTHING
+
+
+def _person(resource: Obj, verdict: Verdict) -> Person | None:
+    """Return what waits for a person at the end; None if nothing does, or if the simulated servers do not answer.
+
+    The operator is at rest, and no server fails: a warning then does not end by itself.
+    """
+    ready = accessors.condition(resource, conditions.READY)
+    reason, message = str(ready.get("reason") or ""), str(ready.get("message") or "")
+    if awaits_confirmation(resource):
+        recovery = resource["status"]["recovery"]
+        return Person(reason, str(recovery.get("message") or message), str(recovery["token"]))
+    waits = verdict.warning or verdict.progress in (Progress.BLOCKED, Progress.PAUSED)
+    if accessors.is_true(resource, conditions.STALLED) or (waits and not reason.endswith("Unreachable")):
+        return Person(reason, message)
+    return None
+
+
+def _unused(pods: Iterable[Obj]) -> int:
+    """Return a number of created pods from which on addresses are free."""
+    taken = {(pod.get("status") or {}).get("podIP") for pod in pods}
+    for subnet in range(200, 250):
+        if not any(str(address).startswith(f"10.244.{subnet}.") for address in taken):
+            return subnet * ADDRESSES
+    raise Unmodelled("The addresses of the pods leave none for the simulation.")
+
+
+async def _issued(order: CertificateOrder) -> Made:
+    return fulfil(order)

@@ -1,0 +1,238 @@
+"""Plans of changes: predicted is what the operator of a whole simulated world then executes; what is unknown ends it.
+
+The worlds have clients that write, keys, and their own ids and addresses. They are not made from what a plan knows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, NamedTuple
+
+import pytest
+
+from shared.kubernetes.errors import Forbidden
+from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.secrets import content_of
+from simulator import plan as plans
+from simulator.plan import Live, Plan, plan
+from simulator.subjects import subject
+from tests.harness.scenario import ScenarioStep
+from tests.harness.scenario_runner import ScenarioRun
+from tests.support import planning, plays
+from tests.support.etcd.scenarios import EXPANDABLE
+from tests.support.etcd.scenarios import cluster as etcd_cluster
+from tests.support.memcached.scenarios import apply as memcached
+from tests.support.planning import WORLDS, changed, executed, form, live, nothing_else, planned
+from tests.support.redis.scenarios import cluster as redis_cluster
+
+TLS: Obj = {"tls": {"mode": "self"}}
+CPU: Obj = {"resources": {"requests": {"cpu": "200m"}}}
+
+
+def volumes(size: str) -> Obj:
+    return {"storage": {"size": size, "storageClassName": "fast"}}
+
+
+class Case(NamedTuple):
+    """A change of a spec, and the outcome of its plan."""
+
+    operator: str
+    what: str
+    given: tuple[ScenarioStep, ...]
+    spec: Obj
+    outcome: str = plans.RESTARTS
+    marks: tuple[Any, ...] = ()
+
+
+NIGHTLY = (pytest.mark.nightly,)
+
+CASES = (
+    Case("memcached", "scale out", (memcached(size=3),), {"size": 4}, plans.SAFE),
+    Case("memcached", "scale in", (memcached(size=3),), {"size": 2}, plans.SAFE),
+    Case("memcached", "version", (memcached(size=3),), {"version": "1.6.18"}),
+    Case("memcached", "memory", (memcached(size=3),), {"memoryMB": 256}),
+    Case("memcached", "TLS on", (memcached(size=3),), TLS),
+    Case("memcached", "password on", (memcached(size=3),), {"auth": {}}),
+    Case("memcached", "resources", (memcached(size=3),), CPU),
+    Case("memcached", "version of a Deployment", (memcached(size=3, workload="Deployment"),), {"version": "1.6.18"}),
+    Case("memcached", "workload", (memcached(size=3),), {"workload": "Deployment"}),
+    Case("etcd", "scale out", (etcd_cluster(3),), {"size": 5}, plans.SAFE),
+    Case("etcd", "scale in", (etcd_cluster(3),), {"size": 1}, plans.SAFE),
+    Case("etcd", "patch release", (etcd_cluster(3),), {"version": "3.6.16"}),
+    Case("etcd", "minor release", (etcd_cluster(3),), {"version": "3.7.0"}, marks=NIGHTLY),
+    Case("etcd", "password on", (etcd_cluster(3),), {"auth": {}}, plans.SAFE),
+    Case("etcd", "scale with a password", (etcd_cluster(3, auth={}),), {"size": 4}, plans.SAFE, NIGHTLY),
+    Case("etcd", "scale with TLS", (etcd_cluster(3, **TLS),), {"size": 4}, plans.SAFE, NIGHTLY),
+    Case("etcd", "resources", (etcd_cluster(3),), CPU, marks=NIGHTLY),
+    Case("etcd", "arguments", (etcd_cluster(3),), {"autoCompaction": {"retention": "1h"}}, marks=NIGHTLY),
+    Case("etcd", "storage", (EXPANDABLE, etcd_cluster(3, **volumes("1Gi"))), volumes("2Gi")),
+    Case("redis", "scale out", (redis_cluster(6),), {"replicas": 8}, plans.SAFE),
+    Case("redis", "scale in", (redis_cluster(8),), {"replicas": 6}, plans.SAFE, NIGHTLY),
+    Case("redis", "version", (redis_cluster(6),), {"version": "7.2.5"}),
+    Case("redis", "live setting", (redis_cluster(6),), {"config": {"maxmemory-policy": "allkeys-lru"}}, plans.SAFE),
+    Case("redis", "password on", (redis_cluster(6),), {"auth": {}}, plans.SAFE),
+    Case("redis", "version with TLS", (redis_cluster(6, **TLS),), {"version": "7.2.5"}, marks=NIGHTLY),
+    Case("redis", "resources", (redis_cluster(6),), CPU, marks=NIGHTLY),
+    Case("redis", "storage", (EXPANDABLE, redis_cluster(6, **volumes("1Gi"))), volumes("2Gi"), plans.SAFE),
+)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(each, id=f"{each.operator}: {each.what}", marks=each.marks) for each in CASES]
+)
+async def test_predicted_steps_are_those_that_are_executed(case: Case) -> None:
+    play = await plays.begun(WORLDS[case.operator][0], *case.given)
+    predicted = await planned(case.operator, play, case.spec)
+    assert predicted.outcome == case.outcome, predicted
+    assert predicted.ready
+    assert form(predicted.steps) == form(await executed(case.operator, play, case.spec))
+
+
+GIVEN = {"memcached": memcached(size=3), "etcd": etcd_cluster(3), "redis": redis_cluster(6)}
+
+
+async def world(operator: str, *steps: ScenarioStep) -> ScenarioRun:
+    return await plays.begun(WORLDS[operator][0], *(steps or (GIVEN[operator],)))
+
+
+async def planned_of(operator: str, found: Live, spec: Obj | None = None) -> Plan:
+    change = changed(found.resource, spec) if spec is not None and found.resource is not None else None
+    return await plan(subject(operator), WORLDS[operator][1], found, change, nothing_else)
+
+
+@pytest.mark.parametrize("operator", WORLDS)
+async def test_a_resource_at_rest_has_nothing_to_do(operator: str) -> None:
+    found = live(await world(operator))
+    assert found.resource is not None
+    assert (await planned_of(operator, found)).outcome == plans.NOTHING
+    same = await planned_of(operator, found, {})
+    assert (same.outcome, same.steps, same.ready) == (plans.NOTHING, (), True)
+
+
+@pytest.mark.parametrize("operator", WORLDS)
+async def test_a_new_resource_has_a_plan(operator: str) -> None:
+    found = live(await world(operator))
+    assert found.resource is not None
+    metadata = {"name": "new", "namespace": found.resource["metadata"]["namespace"]}
+    kind = WORLDS[operator][0].controller(WORLDS[operator][0].database()).kind
+    change = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": found.resource["spec"]}
+    made = await plan(subject(operator), WORLDS[operator][1], Live(None, (), found.now), change, nothing_else)
+    assert (made.outcome, made.ready) == (plans.SAFE, True)
+    assert [each.target for each in made.steps if each.action == "starts"][:2] == ["Pod new-0", "Pod new-1"]
+
+
+@pytest.mark.parametrize("operator", WORLDS)
+async def test_the_real_cluster_is_not_changed(operator: str) -> None:
+    play = await world(operator)
+    before = play.world.server.version, play.world.database.state()
+    await planned(operator, play, {"paused": True})
+    assert (play.world.server.version, play.world.database.state()) == before
+
+
+async def test_a_paused_resource_needs_a_person() -> None:
+    play = await world("memcached")
+    found = await planned("memcached", play, {"paused": True, "size": 5})
+    assert found.outcome == plans.PERSON
+    assert found.person is not None
+    assert found.person.reason == "Paused"
+
+
+async def test_volumes_that_cannot_grow_need_a_person() -> None:
+    found = await planned(
+        "etcd", await world("etcd", etcd_cluster(3, storage={"size": "1Gi"})), {"storage": {"size": "2Gi"}}
+    )
+    assert found.outcome == plans.PERSON
+    assert found.person is not None
+    assert found.person.reason == "VolumesCannotGrow"
+
+
+@pytest.mark.parametrize("operator", WORLDS)
+async def test_no_secret_is_in_a_plan(operator: str) -> None:
+    secured = {
+        "memcached": memcached(size=3, auth={}, **TLS),
+        "etcd": etcd_cluster(3, auth={}, **TLS),
+        "redis": redis_cluster(6, auth={}, **TLS),
+    }
+    play = await world(operator, secured[operator])
+    found = live(play)
+    text = json.dumps(dataclasses.asdict(await planned(operator, play, CPU)), ensure_ascii=False)
+    content = [item for secret in found.of(SECRET) for item in content_of(secret).items()]
+    values = {value for key, value in content if key != "provider" and len(value) >= 16}
+    assert len(values) > 3
+    assert not [value for value in values if value in text or any(line in text for line in value.splitlines()[1:2])]
+
+
+def without_readiness(obj: Obj) -> Obj:
+    status = {**obj["status"], "conditions": [{"type": "Ready", "status": "False"}]}
+    return {**obj, "status": status}
+
+
+def with_status(found: Live, **status: Any) -> Live:
+    assert found.resource is not None
+    resource = {**found.resource, "status": found.resource["status"] | status}
+    objects = [
+        (kind, resource if obj is found.resource or _is_it(obj, resource) else obj) for kind, obj in found.objects
+    ]
+    return dataclasses.replace(found, resource=resource, objects=objects)
+
+
+def _is_it(obj: Obj, resource: Obj) -> bool:
+    return bool(obj["metadata"]["uid"] == resource["metadata"]["uid"])
+
+
+def edited(found: Live, kind: Kind, name: str, change: Any) -> Live:
+    """Return what runs with one object changed, or without it if `change` returns None."""
+    objects = [
+        (of, change(obj) if of == kind and obj["metadata"]["name"] == name else obj) for of, obj in found.objects
+    ]
+    return dataclasses.replace(found, objects=[(of, obj) for of, obj in objects if obj is not None])
+
+
+@pytest.mark.parametrize("operator", WORLDS)
+async def test_a_pod_that_does_not_serve_ends_the_plan(operator: str) -> None:
+    found = edited(live(await world(operator)), POD, "cache-1", without_readiness)
+    made = await planned_of(operator, found, CPU)
+    assert (made.outcome, made.steps) == (plans.UNKNOWN, ())
+    assert "Pod cache-1 does not serve" in made.message
+
+
+async def test_slots_that_move_now_end_the_plan() -> None:
+    found = with_status(live(await world("redis")), moves=[{"from": "a", "to": "b", "slots": "1-2"}])
+    made = await planned_of("redis", found, CPU)
+    assert (made.outcome, made.message) == (
+        plans.UNKNOWN,
+        "The status has unfinished work (moves): repeat the command when it is done.",
+    )
+
+
+async def test_a_member_that_is_no_healthy_voter_ends_the_plan() -> None:
+    found = live(await world("etcd"))
+    assert found.resource is not None
+    members = [each | {"healthy": each["name"] != "cache-2"} for each in found.resource["status"]["members"]]
+    made = await planned_of("etcd", with_status(found, members=members), CPU)
+    assert (made.outcome, "cache-2 is no healthy voter" in made.message) == (plans.UNKNOWN, True)
+
+
+async def test_a_cluster_that_does_not_match_its_simulation_ends_the_plan() -> None:
+    """The status claims that the resource is at rest, and the operator would change something."""
+
+    def other_replicas(obj: Obj) -> Obj:
+        return {**obj, "spec": obj["spec"] | {"replicas": 2}}
+
+    found = edited(live(await world("memcached")), STATEFUL_SET, "cache", other_replicas)
+    made = await planned_of("memcached", found, {"size": 4})
+    assert (made.outcome, "it does not match this cluster" in made.message) == (plans.UNKNOWN, True)
+
+
+async def test_an_unreadable_secret_ends_the_plan() -> None:
+    async def forbidden(kind: Kind, namespace: str, name: str) -> Obj | None:
+        if kind == SECRET and name == "given":
+            raise Forbidden("you cannot get secrets", status=403)
+        return None
+
+    found = live(await world("memcached"))
+    assert found.resource is not None
+    change = changed(found.resource, {"auth": {"secretName": "given"}})
+    made = await plan(subject("memcached"), planning.WORLDS["memcached"][1], found, change, forbidden)
+    assert (made.outcome, made.message) == (plans.UNKNOWN, "Secret given cannot be read: you cannot get secrets")
