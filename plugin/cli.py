@@ -16,6 +16,7 @@ from plugin.commands import (
     failover,
     logs,
     pause,
+    plan,
     report,
     restart,
     status,
@@ -40,7 +41,7 @@ def cli() -> None:
     """
 
 
-for module in (status, why, doctor, confirm, pause, restart, failover, connect, logs, backup, advisories, report):
+for module in (status, why, plan, doctor, confirm, pause, restart, failover, connect, logs, backup, advisories, report):
     for each in module.COMMANDS:
         cli.add_command(each)
 

@@ -102,7 +102,14 @@ class Session:
 
     async def raw(self, path: str) -> Any:
         """Return what a path of the API server answers."""
-        request = Request("GET", path)
+        return await self.send(Request("GET", path))
+
+    async def send(self, request: Request) -> Any:
+        """Return what the API server answers.
+
+        Raises:
+            KubeError: the answer is an error.
+        """
         answer = await self._transport.request(request)
         if answer.status >= 400:
             raise error_of(answer, request)

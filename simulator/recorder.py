@@ -368,6 +368,8 @@ def _step(draft: _Draft) -> Step:
 
 
 def _estimated(draft: _Draft) -> int:
+    if draft.minor:
+        return 0
     slots = sum(move.slots for move in draft.moves)
     pods = sum(ESTIMATES[pod.effect] for pod in draft.pods.values())
     moves = -(-slots // SLOTS_PER_ESTIMATE) * ESTIMATES["slots"]

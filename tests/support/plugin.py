@@ -37,6 +37,8 @@ class UserTransport:
     async def request(self, request: Request) -> Response:
         if self.between is not None:
             await self.between()
+        if request.path == "/version":
+            return Response(200, {"gitVersion": "v1.32.0", "minor": "32"})
         if request.path == session.REVIEW.path():
             return Response(201, {"metadata": {"creationTimestamp": rfc3339(base.now())}})
         if request.method != "GET":

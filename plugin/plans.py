@@ -1,0 +1,97 @@
+"""How a plan looks: a table of its steps, the pods that restart and why, and what it ends with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from plugin.overview import duration
+
+if TYPE_CHECKING:
+    from simulator.plan import Plan
+    from simulator.recorder import Move, Step
+
+EXIT_CODES: Mapping[str, int] = {"nothing": 0, "unknown": 1, "safe": 2, "restarts": 3, "person": 4, "refused": 5}
+"""Exit code by the outcome of a plan."""
+
+COLUMNS = ("STEP", "ACTION", "REASON", "EFFECT", "REDUNDANCY", "ABOUT")
+
+
+def rows(plan: Plan, *, everything: bool = False) -> Iterator[list[str]]:
+    """Yield a row for each step.
+
+    Args:
+        everything: whether steps that only keep records have one as well.
+    """
+    shown = [step for step in plan.steps if everything or not step.minor]
+    for number, step in enumerate(shown, 1):
+        times = f" ({step.count} times)" if step.count > 1 else ""
+        yield [
+            str(number),
+            f"{step.title}{times}",
+            step.reason,
+            "; ".join(_effects(step)) or "-",
+            step.redundancy_text,
+            duration(step.seconds),
+        ]
+
+
+def _effects(step: Step) -> Iterator[str]:
+    for pod in step.pods:
+        if not (step.action == pod.effect and step.target == f"Pod {pod.name}"):
+            yield f"{pod.name} {pod.effect}"
+    for member in step.members:
+        if not member.before:
+            yield f"{member.name} joins as {member.after}"
+        elif not member.after:
+            yield f"{member.name} leaves"
+        else:
+            yield f"{member.name}: {member.before} → {member.after}"
+    yield from map(_moved, step.moves)
+    if not step.pods:
+        yield from step.fields
+
+
+def _moved(move: Move) -> str:
+    keys = f" (about {move.keys} keys)" if move.keys is not None else ""
+    return f"{move.slots} slots from {move.source} to {move.target}{keys}"
+
+
+def restarts(plan: Plan) -> Iterator[tuple[list[str], tuple[str, ...]]]:
+    """Yield the pods that are replaced with the fields that differ: pods with the same fields together."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for step in plan.steps:
+        for pod in step.pods:
+            if pod.effect == "restarts" or (pod.effect == "stops" and pod.why):
+                found.setdefault(pod.why, []).append(pod.name)
+    for why, pods in found.items():
+        yield pods, why
+
+
+def summary(plan: Plan) -> str:
+    """Return the outcome in one sentence."""
+    shown = [step for step in plan.steps if not step.minor]
+    if plan.outcome == "refused":
+        return f"The API server refuses the manifest: {plan.message}"
+    if plan.outcome == "unknown" and not shown:
+        return f"There is no plan: {plan.message}"
+    if plan.outcome == "nothing":
+        return "Nothing to do."
+    replaced = sum(len(pods) for pods, _ in restarts(plan))
+    least = min(shown, key=lambda step: step.redundancy, default=None)
+    parts = [
+        f"{len(shown)} steps, about {duration(plan.seconds)}",
+        f"{replaced} pods restart" if replaced else "no pod restarts",
+        *([f"least redundancy: {least.redundancy_text}"] if least else []),
+    ]
+    return f"{'; '.join(parts)}."
+
+
+def end(plan: Plan) -> Iterable[str]:
+    """Yield how the plan ends, if it does not end with a resource that is Ready."""
+    if plan.person is not None:
+        yield f"Then it waits for a person. {plan.person.reason}: {plan.person.message}"
+        if plan.person.token:
+            yield f"Token of this decision: {plan.person.token} (kubectl platform confirm)"
+    elif plan.steps and not plan.ready:
+        yield f"The plan ends here. {plan.reason}: {plan.message}"

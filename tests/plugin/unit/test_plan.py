@@ -1,0 +1,271 @@
+"""`kubectl platform plan` in simulated worlds: what it prints, its exit codes, and what ends it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from plugin import applying, plans, version
+from shared.kubernetes.client import Request, Response
+from shared.kubernetes.kinds import DEPLOYMENT, POD, Obj
+from simulator.harness import NAMESPACE
+from tests.harness.scenario import ScenarioStep, pod_problem
+from tests.support.memcached import scenarios as memcached
+from tests.support.plugin import Terminal
+from tests.support.redis import scenarios as redis
+
+API = {
+    "Memcached": "cache.example.com/v1alpha1",
+    "RedisCluster": "redis.middleware.hc.cn/v1alpha1",
+}
+
+
+def operator(name: str, image: str = "", **labels: str) -> ScenarioStep:
+    """Install the Deployment of an operator, as its chart does."""
+    tag = image or f"registry.example.com/{name}-operator:{version.own()}"
+    container = {
+        "name": "operator",
+        "image": tag,
+        "args": ["--leader-elect", "--leader-elect-namespace=platform-system", "--agent-image=example.com/agent:1"],
+    }
+    own = {
+        "app.kubernetes.io/name": f"{name}-operator",
+        "app.kubernetes.io/component": "operator",
+        "app.kubernetes.io/part-of": "platform",
+        **labels,
+    }
+    template = {"metadata": {"labels": own}, "spec": {"containers": [container]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": own}, "template": template}
+
+    def act(stage: Any) -> None:
+        metadata = {"name": f"{name}-operator", "namespace": "platform-system", "labels": own}
+        stage.user_client.create(DEPLOYMENT, {"metadata": metadata, "spec": spec})
+
+    return ScenarioStep(f"{name} operator installed", act)
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    terminal = Terminal(monkeypatch, memcached.MEMCACHED, memcached.apply(size=3))
+    terminal.do(operator("memcached"))
+    return terminal
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Any:
+    """Write a manifest, and return its path."""
+
+    def written(kind: str = "Memcached", name: str = "cache", **spec: Any) -> str:
+        document = {"apiVersion": API[kind], "kind": kind, "metadata": {"name": name}, "spec": spec}
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(document))
+        return str(path)
+
+    return written
+
+
+BASE: Obj = {"size": 3, "updateStrategy": {"pauseSeconds": 0}}
+
+
+def test_nothing_to_do_ends_with_0(cache: Terminal, manifest: Any) -> None:
+    assert "Nothing to do." in cache.text("plan memcached/cache")
+    assert "Nothing to do." in cache.text(f"plan -f {manifest(**BASE)}")
+
+
+def test_change_without_a_restart_ends_with_2(cache: Terminal, manifest: Any) -> None:
+    result = cache.run(f"plan -f {manifest(**BASE | {'size': 4})}")
+    assert result.exit_code == 2, result.output
+    lines = result.output.splitlines()
+    assert lines[0] == "Memcached default/cache"
+    assert lines[2].split() == ["STEP", "ACTION", "REASON", "EFFECT", "REDUNDANCY", "ABOUT"]
+    assert "change StatefulSet cache" in lines[3]
+    assert "spec.replicas: 3 → 4" in lines[3]
+    assert "starts Pod cache-3" in lines[4]
+    assert "2 steps, about 31s; no pod restarts; least redundancy: 3 of 4 servers ready." in result.output
+
+
+def test_restarts_end_with_3_and_name_the_fields(cache: Terminal, manifest: Any) -> None:
+    result = cache.run(f"plan -f {manifest(**BASE, version='1.6.18')}")
+    assert result.exit_code == 3, result.output
+    assert "cache-2, cache-1, cache-0 restart:" in result.output
+    assert "  spec.containers[memcached].image: memcached:1.6.45 → memcached:1.6.18" in result.output
+    assert "3 pods restart; least redundancy: 2 of 3 servers ready." in result.output
+
+
+def test_paused_resource_ends_with_4(cache: Terminal, manifest: Any) -> None:
+    result = cache.run(f"plan -f {manifest(**BASE | {'size': 5}, paused=True)}")
+    assert result.exit_code == 4, result.output
+    assert "Then it waits for a person. Paused: " in result.output
+
+
+def test_refused_manifest_ends_with_5_and_the_refusal(
+    cache: Terminal, manifest: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = cache.play.world.server.handle
+
+    def refusing(request: Request) -> Response:
+        if request.query.get("dryRun"):
+            body = {"kind": "Status", "reason": "Invalid", "message": "spec.size: Invalid value: -1", "code": 422}
+            return Response(422, body)
+        return handle(request)
+
+    monkeypatch.setattr(cache.play.world.server, "handle", refusing)
+    result = cache.run(f"plan -f {manifest(**BASE | {'size': -1})}")
+    assert result.exit_code == 5, result.output
+    assert "The API server refuses the manifest: " in result.output
+    assert "spec.size: Invalid value: -1" in result.output
+    found = json.loads(cache.run(f"plan -o json -f {manifest(**BASE | {'size': -1})}").output)
+    assert (found["outcome"], found["steps"]) == ("refused", [])
+
+
+def test_nothing_is_written(cache: Terminal, manifest: Any) -> None:
+    before = cache.play.world.server.version
+    cache.run(f"plan -f {manifest(**BASE | {'size': 5})}")
+    assert cache.play.world.server.version == before
+    assert [request.query.get("dryRun") for request in cache.transport.requests] == ["All"]
+
+
+def test_new_resource_has_a_plan(cache: Terminal, manifest: Any) -> None:
+    result = cache.run(f"plan -f {manifest(name='other', size=2)}")
+    assert result.exit_code == 2, result.output
+    assert "create StatefulSet other" in result.output
+    assert "starts Pod other-1" in result.output
+
+
+def test_json_has_a_stable_schema(cache: Terminal, manifest: Any) -> None:
+    """Scripts depend on these names: fields may be added, not renamed."""
+    found = json.loads(cache.run(f"plan -o json -f {manifest(**BASE, version='1.6.18')}").output)
+    assert found["schema"] == "platform.ydzs.io/plan/v1"
+    assert found.keys() >= {"kind", "namespace", "name", "outcome", "steps", "ready", "reason", "message", "person"}
+    assert found.keys() >= {"seconds", "assumptions"}
+    restart = next(step for step in found["steps"] if step["action"] == "restarts")
+    assert restart == {
+        "by": "kubernetes",
+        "action": "restarts",
+        "target": "Pod cache-2",
+        "fields": [],
+        "reason": "Updating",
+        "message": restart["message"],
+        "pods": [
+            {
+                "name": "cache-2",
+                "effect": "restarts",
+                "why": ["spec.containers[memcached].image: memcached:1.6.45 → memcached:1.6.18"],
+            }
+        ],
+        "members": [],
+        "moves": [],
+        "redundancy": 1,
+        "redundancy_text": "2 of 3 servers ready",
+        "seconds": 40,
+        "minor": False,
+        "count": 1,
+    }
+
+
+def test_slots_and_roles_are_shown(monkeypatch: pytest.MonkeyPatch, manifest: Any) -> None:
+    terminal = Terminal(monkeypatch, redis.REDIS, redis.cluster(6))
+    terminal.do(operator("redis"))
+    spec = terminal.play.stage.find()[0]["spec"]
+    result = terminal.run(f"plan -f {manifest('RedisCluster', **spec | {'replicas': 8})}")
+    assert result.exit_code == 2, result.output
+    assert "1366 slots from cache-0 to cache-7" in result.output
+    assert "primary → replica" in result.output
+
+
+@pytest.mark.parametrize(
+    ("image", "labels", "running"),
+    [
+        ("registry.example.com/memcached-operator:9.9.9", {}, "9.9.9"),
+        ("registry.example.com/memcached-operator:latest", {"app.kubernetes.io/version": "9.9.9"}, "9.9.9"),
+        ("registry.example.com/memcached-operator@sha256:abc", {}, "unknown"),
+    ],
+    ids=["tag", "label", "neither"],
+)
+def test_operator_of_another_version_has_no_plan(
+    monkeypatch: pytest.MonkeyPatch, image: str, labels: dict[str, str], running: str
+) -> None:
+    terminal = Terminal(monkeypatch, memcached.MEMCACHED, memcached.apply(size=1))
+    terminal.do(operator("memcached", image, **labels))
+    result = terminal.run("plan memcached/cache")
+    assert result.exit_code == 1
+    assert f"has version {running}, and this plugin {version.own()}" in result.output
+
+
+def test_image_without_a_version_has_that_of_its_chart(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, memcached.MEMCACHED, memcached.apply(size=1))
+    terminal.do(operator("memcached", "memcached-operator:dev", **{version.VERSION_LABEL: version.own()}))
+    assert "Nothing to do." in terminal.text("plan memcached/cache")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("plan", "name either a resource or a file"),
+        ("plan memcached/cache -f a.yaml", "name either a resource or a file"),
+        ("plan etcdbackup/monday", "an EtcdBackup has no plan"),
+        ("plan memcached/missing", "does not exist"),
+        ("plan --unknown", "No such option"),
+        ("plan -f missing.yaml", "missing.yaml"),
+    ],
+)
+def test_wrong_commands_end_with_1(cache: Terminal, line: str, message: str) -> None:
+    result = cache.run(line)
+    assert (result.exit_code, message in result.output) == (1, True), result.output
+
+
+def test_file_without_a_resource_is_reported(cache: Terminal, tmp_path: Path) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_text("kind: Secret\n---\nkind: Service\n")
+    result = cache.run(f"plan -f {path}")
+    assert "has 0 resources with a plan" in result.output
+    path.write_text("a: [")
+    assert "is not valid YAML" in cache.run(f"plan -f {path}").output
+
+
+def test_manifest_from_standard_input(cache: Terminal, manifest: Any) -> None:
+    text = Path(manifest(**BASE | {"size": 4})).read_text()
+    assert cache.run("plan -f -", stdin=text).exit_code == 2
+
+
+def test_missing_operator_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, memcached.MEMCACHED, memcached.apply(size=1))
+    result = terminal.run("plan memcached/cache")
+    assert "0 Deployments of the memcached operator were found" in result.output
+
+
+def test_state_that_is_not_known_ends_with_1(cache: Terminal, manifest: Any) -> None:
+    cache.do(pod_problem("CrashLoopBackOff"), ScenarioStep("a pod ends", _lose_a_pod))
+    result = cache.run(f"plan -f {manifest(**BASE | {'size': 4})}")
+    assert result.exit_code == 1, result.output
+    assert "There is no plan: Pod cache-0 does not serve: CrashLoopBackOff" in result.output
+
+
+def _lose_a_pod(stage: Any) -> None:
+    stage.user_client.delete(POD, NAMESPACE, "cache-0", gracePeriodSeconds=0)
+
+
+def test_secrets_are_read_and_never_shown(cache: Terminal, manifest: Any) -> None:
+    cache.do(memcached.given_users("hunter2hunter2"))
+    found = cache.run(f"plan -o json -f {manifest(**BASE, auth={'secretName': 'cache-users'})}").output
+    assert "hunter2" not in found
+
+
+def test_patch_removes_what_the_manifest_no_longer_has() -> None:
+    """Kubectl apply compares with the manifest that was applied last, not with the live object."""
+    former = {"spec": {"size": 3, "tls": {"mode": "self", "minVersion": "1.3"}, "labels": {"a": "b"}}}
+    annotations = {applying.LAST_APPLIED: json.dumps(former)}
+    live = {"metadata": {"annotations": annotations}, "spec": {**former["spec"], "defaulted": 1}}
+    found = applying.patch({"metadata": {}, "spec": {"size": 4, "tls": {"mode": "self"}}}, live)
+    assert found["spec"] == {"size": 4, "tls": {"mode": "self", "minVersion": None}, "labels": None}
+
+
+def test_each_outcome_has_an_exit_code() -> None:
+    from simulator import plan as simulated
+
+    outcomes = {getattr(simulated, name) for name in ("NOTHING", "SAFE", "RESTARTS", "PERSON", "REFUSED", "UNKNOWN")}
+    assert plans.EXIT_CODES.keys() == outcomes
