@@ -46,10 +46,6 @@ class Mirror(ApiServer):
         super().load(found)
         self._known |= {(kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for kind, obj in found}
 
-    def know(self, kind: Kind, namespace: str, name: str) -> None:
-        """Note that an object does not exist in the real API server."""
-        self._known.add((kind, namespace, name))
-
     async def request(self, request: Request) -> Response:
         """Handle a request of the operator, after reading the object at its path from the real API server."""
         await self._read_real(request)

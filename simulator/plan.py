@@ -29,6 +29,7 @@ from shared.runtime.operator import Operator
 from shared.runtime.options import Options
 from shared.runtime.steady_clock import SteadyClock
 from shared.status import conditions
+from shared.status.reconciliation_pause import is_paused
 from shared.status.verdict import Progress, Verdict
 from shared.steps.confirmed_recovery import awaits_confirmation
 from simulator.api_server.kinds import Served
@@ -187,12 +188,14 @@ def _settle(done: asyncio.Future[Plan], result: Plan | BaseException) -> None:
 
 async def _simulated(subject: Subject, options: Options, live: Live, change: Obj | None, find: Find) -> Plan:
     try:
+        if live.resource is not None and accessors.is_terminating(live.resource):
+            raise Unmodelled("The resource is being deleted: its objects follow it.")
         if live.resource is not None and change is not None and _is_at_rest(live.resource):
             at_rest = await _run(subject, options, live, None, find)
             if moved := [step for step in at_rest.steps if not step.minor]:
+                first = ", ".join((moved[0].title, *moved[0].fields[:3]))
                 raise Unmodelled(
-                    f"The resource is at rest, and yet the simulation of it would {moved[0].title}: it does not match "
-                    "this cluster."
+                    f"The resource is at rest, and its simulation has a step: {first}. It does not match this cluster."
                 )
         return await _run(subject, options, live, change, find)
     except Unmodelled as unknown:
@@ -356,7 +359,7 @@ def _person(resource: Obj, verdict: Verdict) -> Person | None:
     if awaits_confirmation(resource):
         recovery = resource["status"]["recovery"]
         return Person(reason, str(recovery.get("message") or message), str(recovery["token"]))
-    waits = verdict.warning or verdict.progress in (Progress.BLOCKED, Progress.PAUSED)
+    waits = verdict.warning or verdict.progress in (Progress.BLOCKED, Progress.PAUSED) or is_paused(resource)
     if accessors.is_true(resource, conditions.STALLED) or (waits and not reason.endswith("Unreachable")):
         return Person(reason, message)
     return None

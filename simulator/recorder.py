@@ -124,6 +124,8 @@ class Step:
 
     @property
     def title(self) -> str:
+        if self.by == KUBERNETES:
+            return f"{self.target} {self.action}"
         return self.target if self.action == "call" else f"{self.action} {self.target}"
 
     @property

@@ -147,8 +147,10 @@ def _show(output: Output, found: Plan, *, all_steps: bool) -> None:
     output.text(plans.summary(found))
     for line in plans.end(found):
         output.text(line, style="bold red" if found.person else "yellow")
-    for line in found.assumptions if rows else ():
-        output.text(f"Assumed: {line}", style="dim")
+    if rows:
+        output.text("Assumptions:", style="dim")
+        for line in found.assumptions:
+            output.text(f"  {line}", style="dim")
 
 
 COMMANDS = (plan,)

@@ -251,8 +251,8 @@ class Kubelet:
             "restartCount": known.get("restartCount", 0) + crashed,
             "state": known["state"] if same else state,
         }
-        if fate.image_id:
-            status["imageID"] = fate.image_id
+        if image_id := fate.image_id or known.get("imageID"):
+            status["imageID"] = image_id
         if fate.termination_message:
             status["lastState"] = self._terminated(Exit(1, fate.termination_message), {} if crashed else before)
         elif before:

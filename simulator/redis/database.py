@@ -75,6 +75,7 @@ class SimulatedRedis:
         batch: number of the last batch of commands.
         now: time up to which the world is simulated, in seconds.
         turn: number of ticks so far.
+        longest: longest interval that is simulated tick by tick, in seconds: nothing new happens before that.
         objects: returns the objects of a kind; the world sets it.
     """
 
@@ -111,6 +112,7 @@ class SimulatedRedis:
     now: float = 0.0
     turn: int = 0
     begun: int = 0
+    longest: float = LONGEST
     reads_files: bool = True
     objects: Callable[[Kind], list[tuple[Kind, Obj]]] = field(default_factory=lambda: lambda _: [])
 
@@ -421,8 +423,8 @@ class SimulatedRedis:
         now = self.clock().timestamp()
         if not self.now:
             self.now = now
-        if now - self.now > LONGEST:
-            self._skip(now - LONGEST - self.now)
+        if now - self.now > self.longest:
+            self._skip(now - self.longest - self.now)
         while now - self.now >= TICK:
             self.now += TICK
             self.turn += 1

@@ -26,9 +26,9 @@ from simulator.redis.database import SimulatedRedis
 from simulator.redis.node import ALL, Known, Node, slot_of
 from simulator.seeding import servers, status, volumes
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 20.0
 
-SETTLING_SECONDS = 12.0
+SETTLING_SECONDS = 4.0
 """Simulated time in which nodes that were started exchange messages and replicas connect, before the plan begins."""
 
 UPTIME_SECONDS = 86_400.0
@@ -48,7 +48,7 @@ def seed(live: Live, clock: Clock) -> SimulatedRedis:
     Raises:
         Unmodelled: a node does not serve, or the status does not describe all nodes, or slots are being moved.
     """
-    redis = SimulatedRedis(clock=clock)
+    redis = SimulatedRedis(clock=clock, longest=SETTLING_SECONDS)
     redis.client.idle, redis.client.missing = True, []
     redis.advance()
     entries: dict[str, Obj] = {each["name"]: each for each in status(live).get("nodes") or ()}

@@ -51,8 +51,8 @@ async def planned(operator: str, play: ScenarioRun, spec: Obj) -> Plan:
     return await plan(subject(operator), WORLDS[operator][1], found, changed(found.resource, spec), nothing_else)
 
 
-async def executed(operator: str, play: ScenarioRun, spec: Obj) -> tuple[Step, ...]:
-    """Change the spec in a world, and return what its operator then executes."""
+async def executed(operator: str, play: ScenarioRun, spec: Obj | None = None) -> tuple[Step, ...]:
+    """Return what the operator of a world executes from now on: after a change of the spec, or without one."""
     play.end()
     world, controller = play.world, play.world.subject.controller
     view = subject(operator).view
@@ -60,7 +60,8 @@ async def executed(operator: str, play: ScenarioRun, spec: Obj) -> tuple[Step, .
     world.subject = dataclasses.replace(world.subject, controller=lambda found: recorder.attached(controller(found)))
     play.begin()
     await play.settle()
-    await play.step(edit(None, {"spec": spec}))
+    if spec is not None:
+        await play.step(edit(None, {"spec": spec}))
     return recorder.finished()
 
 

@@ -30,7 +30,12 @@ def operator(name: str, image: str = "", **labels: str) -> ScenarioStep:
     container = {
         "name": "operator",
         "image": tag,
-        "args": ["--leader-elect", "--leader-elect-namespace=platform-system", "--agent-image=example.com/agent:1"],
+        "args": [
+            "--leader-elect",
+            "--leader-elect-namespace=platform-system",
+            f"--agent-image=example.com/{name}-operator:1",
+            f"--image-repository={name}",
+        ],
     }
     own = {
         "app.kubernetes.io/name": f"{name}-operator",
@@ -84,7 +89,7 @@ def test_change_without_a_restart_ends_with_2(cache: Terminal, manifest: Any) ->
     assert lines[2].split() == ["STEP", "ACTION", "REASON", "EFFECT", "REDUNDANCY", "ABOUT"]
     assert "change StatefulSet cache" in lines[3]
     assert "spec.replicas: 3 → 4" in lines[3]
-    assert "starts Pod cache-3" in lines[4]
+    assert "Pod cache-3 starts" in lines[4]
     assert "2 steps, about 31s; no pod restarts; least redundancy: 3 of 4 servers ready." in result.output
 
 
@@ -133,7 +138,7 @@ def test_new_resource_has_a_plan(cache: Terminal, manifest: Any) -> None:
     result = cache.run(f"plan -f {manifest(name='other', size=2)}")
     assert result.exit_code == 2, result.output
     assert "create StatefulSet other" in result.output
-    assert "starts Pod other-1" in result.output
+    assert "Pod other-1 starts" in result.output
 
 
 def test_json_has_a_stable_schema(cache: Terminal, manifest: Any) -> None:

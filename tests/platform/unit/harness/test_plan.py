@@ -14,10 +14,11 @@ import pytest
 from shared.kubernetes.errors import Forbidden
 from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.secrets import content_of
+from shared.status.reconciliation_pause import PAUSE
 from simulator import plan as plans
 from simulator.plan import Live, Plan, plan
 from simulator.subjects import subject
-from tests.harness.scenario import ScenarioStep
+from tests.harness.scenario import ScenarioStep, edit
 from tests.harness.scenario_runner import ScenarioRun
 from tests.support import planning, plays
 from tests.support.etcd.scenarios import EXPANDABLE
@@ -89,6 +90,20 @@ async def test_predicted_steps_are_those_that_are_executed(case: Case) -> None:
     assert form(predicted.steps) == form(await executed(case.operator, play, case.spec))
 
 
+REST = {"memcached": {"version": "1.6.18"}, "etcd": {"version": "3.6.16"}, "redis": {"replicas": 8}}
+
+
+@pytest.mark.parametrize("operator", WORLDS)
+async def test_remaining_steps_of_a_change_in_progress_are_predicted(operator: str) -> None:
+    play = await world(operator)
+    await play.step(dataclasses.replace(edit(None, {"spec": REST[operator]}), absent=True))
+    predicted = await planned_of(operator, live(play))
+    assert predicted.outcome in (plans.SAFE, plans.RESTARTS)
+    steps = form(predicted.steps)
+    assert len(steps) >= 4
+    assert steps == form(await executed(operator, play))
+
+
 GIVEN = {"memcached": memcached(size=3), "etcd": etcd_cluster(3), "redis": redis_cluster(6)}
 
 
@@ -136,6 +151,23 @@ async def test_a_paused_resource_needs_a_person() -> None:
     assert found.outcome == plans.PERSON
     assert found.person is not None
     assert found.person.reason == "Paused"
+
+
+async def test_a_pause_by_annotation_needs_a_person() -> None:
+    play = await world("memcached")
+    await play.step(edit(None, {"metadata": {"annotations": {PAUSE: "true"}}}))
+    found = await planned("memcached", play, {"size": 5})
+    assert (found.outcome, found.steps) == (plans.PERSON, ())
+    assert found.person is not None
+    assert found.person.reason == "ReconciliationPaused"
+
+
+async def test_a_deleted_resource_has_no_plan() -> None:
+    found = live(await world("memcached"))
+    assert found.resource is not None
+    ending = found.resource["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    made = await planned_of("memcached", dataclasses.replace(found, resource=found.resource | {"metadata": ending}))
+    assert (made.outcome, made.message) == (plans.UNKNOWN, "The resource is being deleted: its objects follow it.")
 
 
 async def test_volumes_that_cannot_grow_need_a_person() -> None:
@@ -222,7 +254,7 @@ async def test_a_cluster_that_does_not_match_its_simulation_ends_the_plan() -> N
 
     found = edited(live(await world("memcached")), STATEFUL_SET, "cache", other_replicas)
     made = await planned_of("memcached", found, {"size": 4})
-    assert (made.outcome, "it does not match this cluster" in made.message) == (plans.UNKNOWN, True)
+    assert (made.outcome, "It does not match this cluster" in made.message) == (plans.UNKNOWN, True)
 
 
 async def test_an_unreadable_secret_ends_the_plan() -> None:
