@@ -24,7 +24,7 @@ from tests.support import planning, plays
 from tests.support.etcd.scenarios import EXPANDABLE
 from tests.support.etcd.scenarios import cluster as etcd_cluster
 from tests.support.memcached.scenarios import apply as memcached
-from tests.support.planning import WORLDS, changed, executed, form, live, nothing_else, planned
+from tests.support.planning import WORLDS, as_read, changed, executed, form, live, nothing_else, planned
 from tests.support.redis.scenarios import cluster as redis_cluster
 
 TLS: Obj = {"tls": {"mode": "self"}}
@@ -102,6 +102,24 @@ async def test_remaining_steps_of_a_change_in_progress_are_predicted(operator: s
     steps = form(predicted.steps)
     assert len(steps) >= 4
     assert steps == form(await executed(operator, play))
+
+
+@pytest.mark.parametrize("operator", WORLDS)
+async def test_defaults_of_a_real_api_server_change_no_plan(operator: str) -> None:
+    found = live(await world(operator))
+    plain = await planned_of(operator, found, REST[operator])
+    read = await planned_of(operator, as_read(found), REST[operator])
+    assert read.message == plain.message
+    assert form(read.steps) == form(plain.steps)
+
+
+async def test_deployment_is_recognized_by_the_names_of_kubernetes() -> None:
+    found = live(await world("memcached", memcached(size=3, workload="Deployment")))
+    plain, read = [await planned_of("memcached", each, {"version": "1.6.18"}) for each in (found, as_read(found))]
+    assert (read.outcome, read.message) == (plans.RESTARTS, plain.message)
+    assert [(each.action, each.reason, len(each.pods)) for each in read.steps] == [
+        (each.action, each.reason, len(each.pods)) for each in plain.steps
+    ]
 
 
 GIVEN = {"memcached": memcached(size=3), "etcd": etcd_cluster(3), "redis": redis_cluster(6)}
