@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -348,7 +349,7 @@ class EtcdCluster(CustomResource[EtcdClusterSpec]):
         """Whether data of this cluster exists: its own, or that of the restored snapshot."""
         return bool(self.recorded_cluster_id) or (self.reported.get("restore") or {}).get("phase") == "Complete"
 
-    @property
+    @cached_property
     def recorded_members(self) -> tuple[RecordedMember, ...]:
         """Members as recorded in the status."""
         return tuple(

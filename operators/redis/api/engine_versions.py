@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from shared.api import version
@@ -135,10 +136,10 @@ class Features:
     hands_over: bool
 
 
+@lru_cache(maxsize=64)
 def features(engine: Engine) -> Features:
     """Return the features of an engine; an unknown newer version counts as the newest known one."""
-    valkey, version = engine.name == "valkey", engine.version
-    since_7_0 = version >= Version(7, 0)
+    valkey, version, since_7_0 = engine.name == "valkey", engine.version, engine.version >= Version(7, 0)
     return Features(
         migration=_migration(engine),
         forbids_replica_migration=valkey or version >= Version(6, 2, 2),  # src/config.c

@@ -148,7 +148,7 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
         chosen = self.spec.nodes_in_conditions
         return chosen if chosen is not None else self.spec.has_first_fields or self.began_with_conditions
 
-    @property
+    @cached_property
     def recorded_nodes(self) -> tuple[RecordedNode, ...]:
         """Return the nodes as last recorded in the status."""
         return tuple(map(recorded_node, recorded_entries(self.reported)))

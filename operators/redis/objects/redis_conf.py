@@ -344,7 +344,7 @@ def _given(resource: RedisCluster, template: str, kept: Kept) -> Directives:
         for name, value in resource.spec.config.items()
     }
     present_names = {present_name(name): name for name in found}
-    given = (*_of_template(template, resource.engine).items(), *config.items())
+    given = (*(_of_template(template, resource.engine) if template else NOTHING).items(), *config.items())
     changes = [each for each in given if each[0] not in kept] + [each for each in kept.items() if each[1]]
     for name, lines in changes:
         found.pop(present_names.get(present_name(name), name), None)

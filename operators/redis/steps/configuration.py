@@ -50,7 +50,7 @@ def require_config(seen: Assessment) -> Step:
 
 
 def _config_problem(seen: Assessment) -> SecretProblem | None:
-    return seen.config.problem or redis_conf.problem(seen.resource, seen.config.text)
+    return seen.config.problem or (redis_conf.problem(seen.resource, seen.config.text) if seen.config.text else None)
 
 
 def template_text(seen: Assessment) -> str:
@@ -185,8 +185,7 @@ def persistence_to_record(seen: Assessment) -> str:
 
 def records(seen: Assessment, *, log: bool) -> bool:
     """Return whether a volume claim records a persistence with an append-only file, or one without."""
-    found = {*map(config_map.recorded, claims(seen))} - {""}
-    return any(_has_log(lines) == log for lines in found)
+    return any(_has_log(lines) == log for lines in {*map(config_map.recorded, claims(seen))} - {""})
 
 
 def claims(seen: Assessment) -> Sequence[Obj]:
@@ -215,8 +214,7 @@ def _configuration(seen: Assessment, *, awaits_record: bool = True) -> tuple[Map
     Args:
         awaits_record: whether servers write both files until the volume claims record which one they start with.
     """
-    resource = started_with(seen)
-    text, before = template_text(seen), seen.config_map
+    resource, text, before = started_with(seen), template_text(seen), seen.config_map
     unaccepted, applied = _unaccepted(seen), seen.applied_config
     refused = refused_by_servers(seen) if unaccepted else {}
     if applied is not None and READ_ONCE in _annotations(applied) and unaccepted - refused.keys():
