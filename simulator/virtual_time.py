@@ -22,6 +22,8 @@ class _Selector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:  # no timer: only another thread or a file can continue
             return super().select(timeout)
+        if not timeout and len(self.get_map()) == 1:  # something is due, and only the loop's own pipe could be ready
+            return []
         ready = super().select(0)
         if not ready:
             self.now += timeout

@@ -119,7 +119,7 @@ class TargetedRequest:
             known = (subresources | {"eviction": kind == POD, "resize": served.resizes}).get(subresource, False)
             lacks_namespace = kind.namespaced and bool(name) and not namespace
             if known and len(rest) <= 3 and not lacks_namespace and (kind.namespaced or not namespace):
-                own = dataclasses.replace(request, body=clone(request.body))
+                own = request if request.body is None else dataclasses.replace(request, body=clone(request.body))
                 return cls(own, served, namespace, name, subresource)
         raise Failure(404, "NotFound", f"the server could not find the requested resource ({request.path})")
 

@@ -6,10 +6,13 @@ import uuid
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 from shared.kubernetes.kinds import Kind, Obj
 from simulator.api_server.clone import clone
 from simulator.api_server.watches import Watches
+
+T = TypeVar("T")
 
 FIRST_VERSION = 1000
 """resourceVersion before the first write. As in a real cluster, no object is at version 1."""
@@ -97,6 +100,33 @@ class Store:
     def _next(self) -> str:
         self.version += 1
         return str(self.version)
+
+
+class ByIdentity(Generic[T]):
+    """Results of a function of stored objects, or of their parts: a write replaces these, and never changes them.
+
+    The arguments are kept, so that no other object gets their identities. If there are too many results, all are
+    dropped.
+
+    Args:
+        compute: returns the result, which must not be modified.
+    """
+
+    MAX_ENTRIES = 4096
+
+    def __init__(self, compute: Callable[..., T]) -> None:
+        self._compute = compute
+        self._known: dict[tuple[int, ...], tuple[T, tuple[Any, ...]]] = {}
+
+    def of(self, *parts: Any) -> T:
+        """Return the result for these parts."""
+        key = tuple(map(id, parts))
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= self.MAX_ENTRIES:
+                self._known.clear()
+            found = self._known[key] = (self._compute(*parts), parts)
+        return found[0]
 
 
 @lru_cache(maxsize=64)  # simulated time seldom passes

@@ -7,9 +7,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from operators.etcd.api.versions import FORM, Version
 from shared.kubernetes.kinds import Obj
+from simulator.api_server.store import ByIdentity
 
 UNNAMED = "3.6.16"
 """Version of the program in an image whose tag does not name one."""
@@ -57,6 +59,17 @@ class Command:
 
 def command(pod: Obj, claims: Mapping[str, Obj]) -> Command | None:
     """Return the command of a pod that runs etcd; None for any other pod."""
+    return _commands.of(pod["metadata"], pod["spec"], pod["status"].get("podIP", ""), *claims, *claims.values())
+
+
+def _command(metadata: Obj, spec: Obj, address: str, *mounted: Any) -> Command | None:
+    """Return the command of a pod.
+
+    Args:
+        mounted: the names of its volumes, and then what is mounted there.
+    """
+    pod = {"metadata": metadata, "spec": spec, "status": {"podIP": address}}
+    claims = dict(zip(mounted[: len(mounted) // 2], mounted[len(mounted) // 2 :], strict=True))
     for container in pod["spec"]["containers"]:
         given = [*container.get("command", ()), *container.get("args", ())]
         known = _environment(container, pod)
@@ -82,6 +95,9 @@ def command(pod: Obj, claims: Mapping[str, Obj]) -> Command | None:
             refusal=_refusal(flags),
         )
     return None
+
+
+_commands = ByIdentity(_command)
 
 
 def _compares(flags: Mapping[str, str]) -> bool:

@@ -511,9 +511,9 @@ class SimulatedEtcd:
 
         Source: monitorVersions and monitorDowngrade in server/etcdserver/server.go.
         """
-        found = [self.process_of(cluster, record.id) for record in cluster.now]
-        running = [process for process in found if process is not None]
-        if not cluster.leader or len(running) < len(found):
+        there = {self.disks[p.command.disk].member: p for p in reversed(self.members_of(cluster))}
+        running = [there[record.id] for record in cluster.now if record.id in there]
+        if not cluster.leader or len(running) < len(cluster.now):
             cluster.decides = None
             return
         decided = _decided(cluster, {process.command.version.series for process in running})
@@ -535,9 +535,9 @@ class SimulatedEtcd:
         """Result of /health?exclude=NOSPACE."""
         disk = self.disks[process.command.disk]
         cluster = self.clusters[disk.cluster]
-        corrupt = any(kind == CORRUPT for _, kind in cluster.alarms)
-        current = disk.index == cluster.index and process in self.members_of(cluster)
-        return self.has_quorum(cluster) and process.serves and current and not corrupt
+        if not process.serves or disk.index != cluster.index or any(kind == CORRUPT for _, kind in cluster.alarms):
+            return False
+        return self.has_quorum(cluster) and process in self.members_of(cluster)
 
     def _url_of(self, process: Process) -> str:
         disk = self.disks[process.command.disk]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from operators.etcd.client.errors import Unreachable
 from operators.etcd.client.server import Access
@@ -19,6 +19,7 @@ from shared.kubernetes.secrets import content_of
 from shared.pki.certs import Pair
 from shared.pki.stores import parsed
 from shared.pki.validity import Validity, signers, validity_of
+from simulator.api_server.store import ByIdentity
 from simulator.etcd.command_line import Command
 
 if TYPE_CHECKING:
@@ -33,9 +34,14 @@ def files_of(pod: Obj, mounted: Mapping[str, Obj]) -> Files | None:
     Args:
         mounted: Secrets by the name of the volume.
     """
-    sources = {volume["name"]: volume["secret"] for volume in pod["spec"].get("volumes", ()) if "secret" in volume}
+    return _files.of(pod["spec"], *mounted, *mounted.values())
+
+
+def _files_of(spec: Obj, *secrets: Any) -> Files | None:
+    mounted = dict(zip(secrets[: len(secrets) // 2], secrets[len(secrets) // 2 :], strict=True))
+    sources = {volume["name"]: volume["secret"] for volume in spec.get("volumes", ()) if "secret" in volume}
     found: dict[str, str] = {}
-    for mount in pod["spec"]["containers"][0].get("volumeMounts", ()):
+    for mount in spec["containers"][0].get("volumeMounts", ()):
         if mount["name"] not in sources:
             continue
         content = content_of(mounted.get(mount["name"]))
@@ -44,6 +50,9 @@ def files_of(pod: Obj, mounted: Mapping[str, Obj]) -> Files | None:
                 return None
             found[f"{mount['mountPath']}/{item['path']}"] = content[item["key"]]
     return found
+
+
+_files = ByIdentity(_files_of)
 
 
 @dataclass

@@ -7,6 +7,8 @@ import json
 from datetime import datetime
 from typing import Any
 
+from tests.harness.api_server.store import ByIdentity
+
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Kind, Obj
 
@@ -60,9 +62,16 @@ def is_ready(pod: Obj) -> bool:
 
 
 def template_hash(owner: Obj) -> str:
-    """Hash the pod template of an owner."""
-    template = json.dumps(owner["spec"]["template"], sort_keys=True)
-    return encode_name(int.from_bytes(hashlib.sha256(template.encode()).digest()[:5]), 9)
+    """Hash the pod template of an owner, as it is stored: stored objects never change."""
+    return _hashes.of(owner["spec"]["template"])
+
+
+def _hash(template: Obj) -> str:
+    text = json.dumps(template, sort_keys=True)
+    return encode_name(int.from_bytes(hashlib.sha256(text.encode()).digest()[:5]), 9)
+
+
+_hashes = ByIdentity(_hash)
 
 
 def encode_name(number: int, length: int = 5) -> str:

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import pairwise
+from typing import Any
+
+from tests.harness.api_server.store import ByIdentity
 
 from shared.kubernetes.kinds import Obj
 
@@ -52,6 +55,17 @@ class Command:
 
 def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
     """Return the command of a pod that runs a server; None for any other pod."""
+    return _commands.of(pod["metadata"], pod["spec"], *volumes, *volumes.values())
+
+
+def _command(metadata: Obj, spec: Obj, *mounted: Any) -> Command | None:
+    """Return the command of a pod.
+
+    Args:
+        mounted: the names of its volumes, and then what is mounted there.
+    """
+    pod = {"metadata": metadata, "spec": spec}
+    volumes = dict(zip(mounted[: len(mounted) // 2], mounted[len(mounted) // 2 :], strict=True))
     for container in pod["spec"]["containers"]:
         variables = _variables(container, pod)
         given = [_expanded(word, variables) for word in (*container.get("command", ()), *container.get("args", ()))]
@@ -77,6 +91,9 @@ def command(pod: Obj, volumes: Mapping[str, Obj]) -> Command | None:
         tag = container["image"].rpartition(":")[2]
         return Command(kept["uid"], kept["name"], engine, tag, settings, opens, passwords, _rules(users), files)
     return None
+
+
+_commands = ByIdentity(_command)
 
 
 def _is_on_host(pod: Obj, name: str) -> bool:

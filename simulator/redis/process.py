@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 
 from operators.redis.api.memory import parse_memory
 from operators.redis.client.server import BUS_PORT, PORT
@@ -178,7 +179,7 @@ class Process:
     @property
     def imports_slots(self) -> bool:
         """Whether it has CLUSTER MIGRATION, and counts only keys of slots that it owns or imports (Redis 8.4)."""
-        return self.engine == "redis" and tuple(map(int, self.version.split(".")[:2])) >= (8, 4)
+        return self.engine == "redis" and _series(self.version) >= (8, 4)
 
     @property
     def marks_unclaimed(self) -> bool:
@@ -201,7 +202,7 @@ class Process:
 
         Such a server ignores CLUSTER REPLICATE for its present primary (valkey#884).
         """
-        return self.engine == "valkey" and tuple(map(int, self.version.split(".")[:2])) >= (8, 1)
+        return self.engine == "valkey" and _series(self.version) >= (8, 1)
 
     @property
     def meets_again(self) -> bool:
@@ -251,6 +252,12 @@ class Process:
         return self.settings.get(setting, DEFAULTS.get(setting, ""))
 
 
+@cache
+def _series(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
+@lru_cache(maxsize=1024)  # each connection authenticates
 def digest(password: str) -> str:
     """Return the SHA-256 of a password, as in users.acl."""
     return hashlib.sha256(password.encode()).hexdigest()

@@ -200,7 +200,7 @@ class FakeServer:
 
     def _count(self, process: Process, slot: int) -> int:
         """Return the number of keys of a slot: an inspection counts those of thousands of slots, one by one."""
-        if process.imports_slots and not process.node.me.slots >> slot & 1 and slot not in process.node.importing:
+        if not process.node.me.slots >> slot & 1 and slot not in process.node.importing and process.imports_slots:
             return 0  # clusterCanAccessKeysInSlot in cluster.c of Redis 8.4
         if self._counts is None:
             self._counts = Counter((slot_of(key), database_of(key)) for key in process.node.keys)
