@@ -42,6 +42,10 @@ class Course(Protocol):
     def result(self) -> str:
         """How it ended, for the counts at the end."""
 
+    @property
+    def days(self) -> float:
+        """Simulated time so far, in days."""
+
     async def begin(self) -> None: ...
 
     async def event(self) -> None: ...
@@ -102,8 +106,8 @@ def run(check: Callable[[int, str], Coroutine[Any, Any, Course]], themes: Collec
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no course after this time")
     parser.add_argument("--theme", choices=list(themes), default="", help="events of all courses")
     options = parser.parse_args()
-    gc.set_threshold(50_000, 20, 20)  # most objects live as long as a course
-    began, steps = time.monotonic(), 0
+    gc.set_threshold(200_000, 20, 20)  # most objects live as long as a course
+    began, steps, days = time.monotonic(), 0, 0.0
     ends: Counter[str] = Counter()
     for done, number in enumerate(range(options.first, options.first + options.count), 1):
         if time.monotonic() - began > options.seconds:
@@ -116,11 +120,16 @@ def run(check: Callable[[int, str], Coroutine[Any, Any, Course]], themes: Collec
             _print(f"FAILED {number}: {type(error).__name__}: {text[:1000]}", *error.__notes__)
             ends["failed"] += 1
         else:
-            steps += course.steps
+            steps, days = steps + course.steps, days + course.days
             ends[course.result] += 1
         spent = time.monotonic() - began
         _print(f"{options.first}-{number}: {done} courses, {steps} steps, {ends['failed']} failed, {spent:.0f} s")
-    _print(f"ends: {dict(ends)}, {time.process_time():.0f} s of CPU time")
+    spent = time.process_time()
+    _print(
+        f"ends: {dict(ends)}",
+        f"{ends.total()} courses, {ends['failed']} violations, {days:,.1f} simulated days, {spent:.0f} s of CPU time, "
+        f"{days / spent * 3600:,.0f} cluster-days per core-hour",
+    )
     return 1 if ends["failed"] else 0
 
 

@@ -343,12 +343,17 @@ class Course:
         return f"{self.theme}: {self.ready['reason']}"
 
     @property
+    def days(self) -> float:
+        return (self.play.world.clock.now - self.begun) / timedelta(days=1)
+
+    @property
     def snapshots(self) -> list[Obj]:
         """The EtcdBackups."""
         return self.play.stage.find(backup_api.API.kind)
 
     async def begin(self) -> None:
         self.play = ScenarioRun(await world_of(self.kind))
+        self.begun = self.play.world.clock.now
         self._start()
         await self.settle()
         assert self.ready["reason"] == "Ready", self.ready

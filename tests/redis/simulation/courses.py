@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -272,6 +273,10 @@ class Course:
         return f"{self.theme}: {self.ready['reason']}"
 
     @property
+    def days(self) -> float:
+        return (self.play.world.clock.now - self.begun) / timedelta(days=1)
+
+    @property
     def pods(self) -> list[str]:
         """Return the pods of the cluster that exist."""
         return [name for name in hosts(self.play.stage) if name.startswith(f"{NAME}-")]
@@ -282,6 +287,7 @@ class Course:
 
     async def begin(self) -> None:
         self.play = ScenarioRun(await world_of(self.kind))
+        self.begun = self.play.world.clock.now
         self.play.begin()
         await self.go(later(1))
         assert self.ready["reason"] == "Ready", self.ready
