@@ -7,10 +7,9 @@ import json
 from datetime import datetime
 from typing import Any
 
-from tests.harness.api_server.store import ByIdentity
-
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Kind, Obj
+from simulator.api_server.store import ByIdentity
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 

@@ -11,9 +11,8 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
-from tests.harness.api_server.store import ByIdentity
-
 from shared.kubernetes.kinds import Obj
+from simulator.api_server.store import ByIdentity
 
 DATA = "/data"
 _ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
