@@ -38,19 +38,16 @@ def update_addresses(seen: Assessment) -> Step:
 
     Nodes contact each other at the last known address. A node that the spec removes is a member until it is forgotten,
     so that it is met like the others. This step runs before any CLUSTER FORGET: a node that its peers have forgotten
-    could not announce its new address.
+    could not announce its new address. While the cluster is created, nodes meet for the first time in `bootstrap`.
     """
-    resource = seen.resource
-    if not resource.formed:
-        return PASS
-    view = seen.view
+    resource, view = seen.resource, seen.view
     members = {
         node.id: seen.reachable[node.id]
         for node in view.reachable_nodes
         if node.id in seen.recorded or seen.reachable[node.id].number < resource.spec.replicas
     }
     at = {node_id: instance.pod.address for node_id, instance in members.items() if instance.pod}
-    unaware, mistaken = view.missing(at), view.misplaced(at)
+    unaware, mistaken = view.missing(at if resource.formed else ()), view.misplaced(at)
     calls = []
     for node_id, address in at.items():
         outdated = dict.fromkeys((*unaware.get(node_id, ()), *mistaken.get(node_id, ())))

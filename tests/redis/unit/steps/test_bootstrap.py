@@ -104,6 +104,23 @@ def test_no_second_meet_during_a_handshake() -> None:
     ]
 
 
+def test_nodes_that_restart_at_other_addresses_are_met_there() -> None:
+    """They know each other, so that they no longer count as nodes that have to meet; but none reaches another one."""
+    slots = [node["slots"] for node in PLANNED] + [""] * 3
+    for at in (MEMBERS, [replace(spot, slots=own) for spot, own in zip(MEMBERS, slots, strict=True)]):
+        moved = [replace(spot, stale_address=f"10.0.1.{number}") for number, spot in enumerate(at)]
+        made = plan(*beginning(*moved))
+        calls = of(made.actions, "Meet")
+        assert [call.at.name for call in calls] == [f"demo-{number}" for number in range(6)]
+        assert all(len(call.via) == 5 for call in calls)
+        assert made.verdict.reason == "Creating"
+        assert "Updating the address of demo-0, " in made.verdict.message
+
+
+def test_no_node_is_met_at_another_address_before_it_has_joined() -> None:
+    assert of(plan(*beginning(*RECORDED)).actions, "Meet") == []
+
+
 def test_primaries_receive_only_the_slots_that_they_lack() -> None:
     at = [replace(MEMBERS[0], slots="0-5461"), replace(MEMBERS[1], slots="5462-6000"), *MEMBERS[2:]]
     step = next_step(*beginning(*at))
