@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from operators.redis.slots.hash_slots import Slots
@@ -40,18 +40,17 @@ def judge_status(redis: SimulatedRedis, found: Obj) -> None:
     for name, entry in serve.items():
         assert name in servers, f"status.nodes of {name} is True, though no server runs"
         _judge_serving(redis, servers[name], entry)
+    owned = redis.owners(cluster)
+    _judge_roles(_reached(redis, servers, owned), owned, nodes)
     if not ready:
         return
     assert len(nodes) == found["spec"]["replicas"], f"Ready is True with nodes {sorted(nodes)}"
     assert serve.keys() == servers.keys(), f"Ready is True with nodes {sorted(serve)}, and servers {sorted(servers)}"
-    owned, missing = redis.owners(cluster), ALL
+    missing = ALL
     for mask in owned.values():
         missing &= ~mask
     assert not missing, f"Ready is True, though no node owns slots {Slots(missing)}"
-    for name, entry in nodes.items():
-        node = servers[name].node
-        assert Slots.parse(entry.get("slots") or "").mask == owned.get(node.id, 0), f"status.nodes of {name}: slots"
-        assert (entry["role"] in ("slave", "replica")) == bool(node.me.primary), f"{name} is no {entry['role']}"
+    _judge_roles(servers, owned, nodes)
     shards = {each["master"]: (Slots.parse(each["slots"]).mask, {*each["replicas"]}) for each in status["shards"]}
     assert shards == {
         pod: (owned[process.node.id], {other.pod for other in redis.replicas_of(process)})
@@ -59,6 +58,32 @@ def judge_status(redis: SimulatedRedis, found: Obj) -> None:
         if process.node.id in owned
     }, f"status.shards: {status['shards']}"
     assert status["masters"] == len(shards), f"{status['masters']} primaries are reported"
+
+
+def _judge_roles(servers: Mapping[str, Process], owned: Mapping[str, int], nodes: Mapping[str, Obj]) -> None:
+    """Judge the role and the slots of each node that runs on one of these servers."""
+    for name, entry in nodes.items():
+        node = servers[name].node if name in servers else None
+        if node is None or entry.get("nodeId") != node.id:
+            continue
+        reported, slots = entry.get("slots") or "", Slots(owned.get(node.id, 0))
+        assert Slots.parse(reported) == slots, f"status.nodes of {name}: slots {reported or 'none'} instead of {slots}"
+        assert (entry["role"] in ("slave", "replica")) == bool(node.me.primary), f"{name} is no {entry['role']}"
+
+
+def _reached(redis: SimulatedRedis, servers: Mapping[str, Process], owned: Mapping[str, int]) -> Mapping[str, Process]:
+    """Return the servers that the operator reaches, whose roles it therefore knows; none if these are not certain.
+
+    Without a majority of the primaries, the present owners may be among the others: the status keeps what it had. And
+    while servers learn of a change, the operator may have observed the time before it.
+    """
+    found = {pod: each for pod, each in servers.items() if not redis.cut_off and pod not in redis.hidden}
+    views = {
+        tuple(sorted((other.id, other.slots, other.primary) for other in each.node.known.values()))
+        for each in found.values()
+    }
+    voters = owned.keys() & {each.node.id for each in found.values()}
+    return found if len(views) == 1 and 2 * len(voters) > len(owned) else {}
 
 
 def _available(redis: SimulatedRedis, cluster: str) -> int:

@@ -175,8 +175,12 @@ def hidden(change: Callable[[Obj, FakeRedis], None], *numbers: int) -> Callable[
 
 UNTRUE |= {
     f"{name}, and a node is hidden": hidden(UNTRUE[name], 5)
-    for name in ("node id", "address", "a primary does not serve", "a primary ended", "a replica is elsewhere")
+    for name in (
+        *("node id", "address", "slots", "role"),
+        *("a primary does not serve", "a primary ended", "a replica is elsewhere"),
+    )
 }
+UNTRUE |= {f"{name}, and the cluster is not ready": hidden(UNTRUE[name]) for name in ("slots", "role")}
 UNTRUE["a primary ended, and all nodes are hidden"] = hidden(UNTRUE["a primary ended"], *range(6))
 
 
@@ -195,6 +199,18 @@ async def test_judge_requires_no_report_of_what_the_operator_cannot_see() -> Non
     found, redis = copy.deepcopy((course.mine, course.redis))
     hidden(UNTRUE["a primary does not serve"], *range(6))(found, redis)
     judge_status(redis, found)
+
+
+async def test_judge_requires_no_owners_of_slots_while_most_primaries_are_hidden() -> None:
+    """The status keeps what it had: the nodes that the operator does not reach may have elected others."""
+    course = await begun()
+    found, redis = copy.deepcopy((course.mine, course.redis))
+    primaries = [int(shard_of(redis, number)[0].rpartition("-")[2]) for number in range(3)]
+    hidden(UNTRUE["slots"], *primaries[:2])(found, redis)
+    judge_status(redis, found)
+    redis.hidden.remove(f"{NAME}-{primaries[0]}")
+    with pytest.raises(AssertionError, match="slots 0-16383 instead of"):
+        judge_status(redis, found)
 
 
 async def test_judge_finds_another_owner() -> None:
