@@ -364,6 +364,8 @@ class ApplyDirective(NodeCall):
 class SaveSnapshot(NodeCall):
     """Let a server write a snapshot in the background, or as soon as a rewrite of its log is over (BGSAVE SCHEDULE)."""
 
+    lasting: ClassVar[bool] = True  # INFO does not show a scheduled one
+
     async def apply(self, server: Server, report: NodeReport, /) -> None:
         if not report.saves:
             await server.execute("BGSAVE", "SCHEDULE")

@@ -505,12 +505,12 @@ def _unlinked_seconds(found: Mapping[str, str]) -> float:
 def _snapshot_age(found: Mapping[str, str]) -> float:
     """Parse how long ago the process wrote its last snapshot, by the clock of the server; infinite if it wrote none.
 
-    A process that starts takes the present time for that of the last one (lastsave in server.c). After a step of its
-    clock, the age is unknown: infinite.
+    A process that starts takes the present time for that of the last one (lastsave in server.c). Of a snapshot that it
+    wrote before its clock was set back, the age is unknown: infinite.
     """
     now, uptime = int(found.get("server_time_usec", 0)) // 1_000_000, int(found.get("uptime_in_seconds", 0))
     age = now - int(found.get("rdb_last_save_time", 0))
-    return age if -_START_SECONDS <= age < uptime - _START_SECONDS else math.inf
+    return age if age >= -_START_SECONDS and abs(age - uptime) > _START_SECONDS else math.inf
 
 
 def _is_failed(node: Node) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from operators.redis.api.directives import present_name
 from operators.redis.api.resource import refused_directives
 from operators.redis.client.commands import ApplyDirective, SaveSnapshot
 from operators.redis.client.errors import ConfigRefused
-from operators.redis.client.responses import NodeReport
 from operators.redis.facts.assessment import Assessment
 from operators.redis.migration.big_keys import NODE_TIMEOUT
 from operators.redis.objects import redis_conf
@@ -80,10 +79,10 @@ def apply_config(seen: Assessment) -> Step:
             *(kept_for_others if is_started_afresh(instance.pod_obj) else ()),
             *((NODE_TIMEOUT,) if _keeps_node_timeout(seen, instance, settings.get(NODE_TIMEOUT, "")) else ()),
         }
-        sent = settings.keys() if understands(seen.resource, instance) else _of_start(settings, instance.report)
-        desired = {name: settings[name] for name in sent if present_name(name) not in omitted}
-        due = _due(seen, instance, desired, mark)
-        if due:
+        of_start = [name for name in instance.report.settings if present_name(name) in OF_START]
+        sent = settings if understands(seen.resource, instance) else of_start
+        desired = {name: settings[name] for name in settings if name in sent and present_name(name) not in omitted}
+        if due := _due(seen, instance, desired, mark):
             names.append(instance.name)
             actions += due
     if not actions:
@@ -94,8 +93,7 @@ def apply_config(seen: Assessment) -> Step:
 
 def _await_logs(seen: Assessment) -> Step:
     """Wait for the first append-only file of each server, which counts once it is complete, and then for redis.conf."""
-    known = [(each.name, each.report) for each in seen.instances if each.recorded]
-    missing = {name: report for name, report in known if report and not report.has_log}
+    missing = {each.name: it for each in seen.instances if each.recorded and (it := each.report) and not it.has_log}
     if not missing and started_with(seen) is not seen.resource:  # other nodes are away
         return PASS
     writing = [name for name, report in missing.items() if report.settings.get("appendonly") == "yes"]
@@ -115,11 +113,12 @@ def _await_logs(seen: Assessment) -> Step:
 
 
 def _save_snapshots(seen: Assessment) -> Step:
-    """Let each server write a snapshot before it switches its append-only file off: then redis.conf follows."""
+    """Let each server write a snapshot, replicas first, before it switches its log off: then redis.conf follows."""
     lacking = [each for each in without_snapshot(seen) if understands(seen.resource, each)]
     if not lacking:  # other nodes are away
         return PASS
-    idle = [each for each in lacking if each.report and not each.report.saves and not each.report.save_failed]
+    first = [each for each in lacking if each.report and each.report.me.primary] or lacking
+    idle = [each for each in first if (it := each.report) and not (it.saves or it.save_failed or it.loading)]
     calls = (SaveSnapshot(seen.secrets.access, endpoint(seen.resource, each), each.id) for each in idle)
     if failed := ", ".join(each.name for each in lacking if each.report and each.report.save_failed):
         message = (
@@ -139,10 +138,6 @@ def record_persistence(seen: Assessment) -> Step:
     change: Obj = {"metadata": {"annotations": {APPLIED_PERSISTENCE: lines}}}
     outdated = [claim for claim in claims(seen) if annotation(claim, APPLIED_PERSISTENCE) != lines]
     return Step.do(*(Patch(PERSISTENT_VOLUME_CLAIM, claim, change) for claim in outdated))
-
-
-def _of_start(settings: Mapping[str, str], report: NodeReport) -> Iterable[str]:
-    return [name for name in settings if present_name(name) in OF_START and name in report.settings]
 
 
 def _keeps_node_timeout(seen: Assessment, instance: Instance, desired: str) -> bool:
@@ -181,9 +176,8 @@ def _due(seen: Assessment, instance: Instance, settings: Mapping[str, str], mark
 def report_refused_config(seen: Assessment) -> Step:
     """Report settings that the version of the spec, or a server, refuses; nodes keep the former values."""
     resource = seen.resource
-    by_table, by_servers = refused_directives(resource), refused_by_servers(seen)
-    problems = [f"{name} {why}" for name, why in by_table.items()]
-    problems += [f"{name}: {words}" for name, words in by_servers.items()]
+    problems = [f"{name} {why}" for name, why in refused_directives(resource).items()]
+    problems += [f"{name}: {words}" for name, words in refused_by_servers(seen).items()]
     if not problems:
         return PASS
     at = f" or in ConfigMap {resource.config_template}" if resource.config_template else ""

@@ -10,9 +10,11 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, 
 from tests.harness.scenario import ScenarioStep, Stage, at_once, delete, edit, later, limit_turns, operator_down
 from tests.harness.scenario_runner import ScenarioRun
 from tests.redis.simulation import server
+from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.guard import values
 from tests.redis.simulation.losses import SUBJECT
 from tests.redis.simulation.moving_slots import redis_of, status
+from tests.redis.simulation.process import Process
 from tests.support.plays import begun, begun_once, ready, run
 from tests.support.redis.scenarios import NAME, adopted, cluster
 
@@ -122,6 +124,23 @@ async def test_primary_without_its_replica_accepts_writes_while_snapshots_replac
     redis.partitions = {replica.pod: 1 for replica in redis.replicas_of(primary)}
     await play.wait(1, times=3)
     assert [redis.client.send(redis, key, "SET") for key in redis.client.keys] == [True] * len(redis.client.keys)
+
+
+async def test_server_that_rewrites_its_log_gets_few_requests_for_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It notes the request until the rewrite is over (BGSAVE SCHEDULE), which INFO does not show."""
+    requests: list[tuple[str, float]] = []
+
+    def noted(redis: FakeRedis, process: Process, _: server.Words) -> str:
+        requests.append((process.pod, redis.now))
+        return "Background saving scheduled"
+
+    play = await begun_once(SUBJECT, ALONE)
+    monkeypatch.setitem(server._COMMANDS, "BGSAVE", noted)
+    await run(play, (limit_turns(cluster(3, config={"appendonly": "no"}, replicasPerMaster=0), 20),))
+    assert len({pod for pod, _ in requests}) == 3
+    for pod in nodes(play):
+        times = [at for other, at in requests if other == pod]
+        assert len(times) - 2 <= (times[-1] - times[0]) / 2, "one each 2 s, and one more after another change"
 
 
 async def test_log_is_switched_off_once_all_servers_have_snapshots() -> None:

@@ -149,8 +149,14 @@ def test_failed_snapshot_matters_without_an_append_only_file(appends: int, last:
 
 @pytest.mark.parametrize(
     ("saved", "uptime", "age"),
-    [(990, 3600, 10), (1000, 3600, 0), (990, 10, math.inf), (990, 12, math.inf), (990, 13, 10), (2000, 60, math.inf)],
-    ids=["ten seconds ago", "now", "of the start", "as precise as the start", "after the start", "the clock was set"],
+    [
+        *((990, 3600, 10), (1000, 3600, 0), (990, 10, math.inf), (990, 12, math.inf), (990, 13, 10)),
+        *((2000, 60, math.inf), (990, -500, 10), (990, 5, 10)),
+    ],
+    ids=[
+        *("ten seconds ago", "now", "of the start", "as precise as the start", "after the start"),
+        *("the clock was set back", "the clock was set back before", "since then, the process ran for some seconds"),
+    ],
 )
 def test_age_of_the_last_snapshot_of_the_process(saved: int, uptime: int, age: float) -> None:
     """A server takes the time of its start for that of the last snapshot."""

@@ -641,6 +641,19 @@ def test_log_stays_on_while_a_node_is_away(copies: int) -> None:
     assert (attempts(plan), persistence_of(plan), of(plan.actions, "SaveSnapshot")) == ([], LOG, [])
 
 
+def test_server_that_loads_its_data_gets_no_request_for_a_snapshot() -> None:
+    """It refuses one (LOADING), and the requests to the others would not be sent."""
+    after, found = leaving_log(1, saved={1: UNSAVED[0] | {"loading": True}, 2: UNSAVED[0]})
+    assert [call.at.name for call in of(planned(after, found).actions, "SaveSnapshot")] == ["demo-2"]
+
+
+def test_primaries_write_snapshots_after_their_replicas() -> None:
+    """A server that writes one needs more memory, and its clients wait while it forks."""
+    after, found = leaving_log(1, saved=dict.fromkeys(range(6), UNSAVED[0]))
+    names = [call.at.name for call in of(planned(after, found).actions, "SaveSnapshot")]
+    assert names == ["demo-3", "demo-4", "demo-5"]
+
+
 def test_snapshot_that_fails_is_a_warning_and_is_not_repeated() -> None:
     after, found = leaving_log(1, saved={1: {"save_failed": True}, 2: {"snapshot_age": math.inf}})
     step = apply_config(assess(after, found))
