@@ -12,11 +12,12 @@ from operators.redis.api.engine_versions import Version
 from operators.redis.api.resource import RedisCluster, refused_directives
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import config_map, names, redis_conf
-from operators.redis.objects.names import CONFIG_MARK, CONTAINER, READ_ONCE
+from operators.redis.objects.names import CONFIG_MARK, CONTAINER, FILES, READ_ONCE
 from operators.redis.objects.pod import is_started_afresh, is_started_waiting, starts_afresh, starts_waiting
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
+from operators.redis.steps.fresh_identity import files_number
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import is_applied
 from shared.kubernetes import managed_fields
@@ -201,7 +202,8 @@ def ensure_config_map(seen: Assessment) -> Step:
     """Apply the ConfigMap with redis.conf; while a version is refused, for the version that nodes run."""
     content, annotations = _configuration(permitted(seen))
     made = config_map.config_map(seen.resource, names.owner(seen.resource, seen.settings.operator), content)
-    made["metadata"]["annotations"] = dict(annotations)
+    number = files_number(seen, afresh=False)
+    made["metadata"]["annotations"] = {**annotations, **({FILES: str(number)} if number else {})}
     return Step.do(Apply(CONFIG_MAP, made))
 
 
@@ -330,7 +332,7 @@ def refused_by_servers(seen: Assessment) -> Mapping[str, str]:
     resource = seen.resource
     found: dict[str, str] = {}
     staying = [instance for instance in seen.instances if instance.number < resource.spec.replicas]
-    noting = [instance for instance in staying if any(REFUSED in name for name in annotations_of(instance))]
+    noting = [each for each in staying if each.pod_obj and any(REFUSED in name for name in _annotations(each.pod_obj))]
     if not noting:
         return found
     settings = live_settings(seen)
@@ -341,10 +343,6 @@ def refused_by_servers(seen: Assessment) -> Mapping[str, str]:
             if note and not (understands(resource, instance) and uses(resource, instance, name, value, mark)):
                 found.setdefault(name, note.partition(": ")[2])
     return found
-
-
-def annotations_of(instance: Instance) -> Mapping[str, str]:
-    return _annotations(instance.pod_obj) if instance.pod_obj is not None else {}
 
 
 def understands(resource: RedisCluster, instance: Instance) -> bool:

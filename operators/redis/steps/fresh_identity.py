@@ -21,7 +21,7 @@ So when persistence is switched on again, the names of nodes.conf and of the sna
 from __future__ import annotations
 
 from operators.redis.facts.assessment import Assessment
-from operators.redis.objects.names import FILES, LAST_RUN
+from operators.redis.objects.names import CONTAINER, FILES, LAST_RUN
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import number_in
 from operators.redis.reasons import PREPARING_RESTART
@@ -29,6 +29,7 @@ from operators.redis.state.instance import Instance
 from operators.redis.steps.rollout_markers import mark_pod
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.pods import container_of
 from shared.runtime.plan import PASS, Step
 
 MAX_RECORDED = 999_999
@@ -56,21 +57,29 @@ def _resumes(instance: Instance) -> bool:
 def files_number(seen: Assessment, *, afresh: bool) -> int:
     """Return the number of the files of the next pods; of those without persistence, which start with none, the last.
 
-    The pod template is the record. Volume claims have the number that follows it: they outlive the StatefulSet.
+    The command lines of pods that use their files are the record, or else the pod template, which clients may change.
+    Volume claims and the ConfigMap have the number that follows: they outlive pods and StatefulSet.
     """
     pods = [each.pod_obj for each in seen.instances if each.pod_obj]
-    template = [seen.stateful_set["spec"]["template"]] if seen.stateful_set else []
-    number, using = max(map(_number, template or pods), default=0), not all(map(is_started_afresh, pods))
-    if afresh or (template and (using or not seen.starts_afresh)):
+    used = [_used(each) for each in pods if not is_started_afresh(each)]
+    made = seen.stateful_set
+    number = max(used or map(_number, [made["spec"]["template"]] if made else pods), default=0)
+    if afresh or used or (made and not seen.starts_afresh):
         return number
-    following = number + 1 if pods and not using else number
-    return max(following, *(min(_number(each.volume), MAX_RECORDED) for each in seen.instances), 0)
+    recorded = (seen.config_map, *(each.volume for each in seen.instances))
+    return max(number + bool(pods), *(min(_number(each), MAX_RECORDED) for each in recorded))
 
 
 def is_switching_off(seen: Assessment) -> bool:
     """Return whether only some pods start with their files: no number fits the data of all, until none of them does."""
     using = [each for each in seen.instances if each.pod_obj and not is_started_afresh(each.pod_obj)]
-    return seen.starts_afresh and bool(using) and sum(not each.leaving for each in using) < len(seen.instances)
+    begun = seen.starts_afresh if seen.stateful_set else any(is_started_afresh(each.pod_obj) for each in seen.instances)
+    return begun and bool(using) and sum(not each.leaving for each in using) < len(seen.instances)
+
+
+def _used(pod: Obj) -> int:
+    words = [each for each in container_of(pod, CONTAINER).get("args") or () if each.startswith("nodes-")]
+    return number_in(words[0].removesuffix(".conf").partition(".")[2]) if words else 0
 
 
 def _number(obj: Obj | None) -> int:

@@ -107,8 +107,8 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     parts = (*pod.DEFERRED, RESOURCES) if resizes else pod.DEFERRED
     made = keep_deferred(made, seen.stateful_set, parts, seen.settings.operator, pod.DIGEST, from_spec=given)
     change: Obj = {"metadata": {"annotations": {FILES: str(following)}}}
-    volumes = [each.volume for each in seen.instances if each.volume and following]
-    records = (Patch(PERSISTENT_VOLUME_CLAIM, volume, change) for volume in volumes)
+    volumes = [each.volume for each in seen.instances if annotation(each.volume, FILES) != str(following)]
+    records = (Patch(PERSISTENT_VOLUME_CLAIM, volume, change) for volume in volumes if volume and following)
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True), *records)  # a stale plan could delete nodes' pods
 
 

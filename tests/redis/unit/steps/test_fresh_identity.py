@@ -17,6 +17,7 @@ from operators.redis.objects.redis_conf import CONFIG_KEY
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
+from operators.redis.steps.configuration import ensure_config_map
 from operators.redis.steps.fresh_identity import prepare_restarts
 from operators.redis.steps.provisioning import ensure_stateful_set
 from shared.kubernetes.kinds import POD
@@ -33,6 +34,15 @@ def volatile(instance: Instance, last_run: str = "") -> Instance:
     assert pod is not None
     pod["spec"]["containers"] = [{"name": CONTAINER, "env": [VARIABLE]}]
     pod["metadata"]["annotations"] |= {LAST_RUN: last_run} if last_run else {}
+    return replace(instance, pod_obj=pod)
+
+
+def started_with_files(instance: Instance, number: int) -> Instance:
+    """The instance with a pod whose server started with numbered files."""
+    pod = copy.deepcopy(instance.pod_obj)
+    assert pod is not None
+    args = ["--cluster-config-file", f"nodes-u.{number}.conf"] if number else []
+    pod["spec"]["containers"] = [{"name": CONTAINER, "args": args}]
     return replace(instance, pod_obj=pod)
 
 
@@ -154,13 +164,17 @@ def switched_on(
     pods: bool = True,
     number: int = 0,
     claims: int | str = 0,
+    used: int | None = None,
+    file: int | str = 0,
     leaving: int | None = None,
 ) -> tuple[str, str, list[str]]:
     """Return the files of the next pods, and the records on the claims, once a cluster shall have snapshots again.
 
     Args:
         afresh: whether the pods, and with `template` that of the StatefulSet, have no persistence yet.
-        number: number of the files in the template; of the claims, `claims`.
+        template, pods: whether the StatefulSet, and the pods, exist.
+        number: number of the files in the template; of the claims, `claims`; of the ConfigMap, `file`.
+        used: number of the files with which pods started that have persistence; by default that of the template.
         leaving: number of a pod that is being deleted.
     """
     at = [replace(each, leaving=number_of == leaving) for number_of, each in enumerate(formed())]
@@ -175,10 +189,16 @@ def switched_on(
         assert volume
         volume["metadata"]["annotations"] = {FILES: str(claims)} if claims else {}
         one = replace(one, volume=volume)
-        instances.append(volatile(one) if is_afresh else one)
-    if not (template and pods):
+        instances.append(volatile(one) if is_afresh else started_with_files(one, number if used is None else used))
+    if not pods:
         instances = [replace(one, pod_obj=None, pod=None, report=None) for one in instances]
-    found = replace(found, instances=tuple(instances), stateful_set=made if template else None)
+    config_map = {"kind": "ConfigMap", "metadata": {"name": "demo-config", "annotations": {FILES: str(file)}}}
+    found = replace(
+        found,
+        instances=tuple(instances),
+        stateful_set=made if template else None,
+        config_map=config_map if file else None,
+    )
     applied, *records = ensure_stateful_set(assess(resource, found)).actions
     assert isinstance(applied, Apply)
     args = applied.obj["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -189,7 +209,7 @@ def switched_on(
 
 def test_nodes_that_have_persistence_again_do_not_start_with_the_files_of_the_time_before() -> None:
     assert switched_on(True) == ("nodes-.1.conf", "dump-.1.rdb", ["1"] * 6)
-    assert switched_on(True, number=1, claims=2) == ("nodes-.2.conf", "dump-.2.rdb", ["2"] * 6)
+    assert switched_on(True, number=1, claims=2) == ("nodes-.2.conf", "dump-.2.rdb", [])
     assert switched_on(True, claims=3)[0] == "nodes-.3.conf", "the claims are adopted ones"
 
 
@@ -201,7 +221,8 @@ def test_edited_number_of_a_claim_prevents_neither_the_plan_nor_the_start(claims
 
 def test_nodes_that_kept_their_files_start_with_them() -> None:
     assert switched_on(False) == ("", "", [])
-    assert switched_on(False, number=1, claims=1) == ("nodes-.1.conf", "dump-.1.rdb", ["1"] * 6)
+    assert switched_on(False, number=1, claims=1) == ("nodes-.1.conf", "dump-.1.rdb", []), "it is recorded already"
+    assert switched_on(False, number=1) == ("nodes-.1.conf", "dump-.1.rdb", ["1"] * 6)
     assert switched_on(*[False] * 6, True) == ("", "", []), "no pod was replaced before the spec was reverted"
     assert switched_on(False, claims=7)[0] == "", "an edited claim makes no node start without its data"
 
@@ -218,10 +239,32 @@ def test_persistence_is_switched_on_once_no_pod_uses_its_former_files() -> None:
 
 
 def test_files_of_the_time_before_stay_unused_although_no_pod_is_left() -> None:
-    assert switched_on(True, pods=False, claims=1) == ("nodes-.1.conf", "dump-.1.rdb", ["1"] * 6)
-    assert switched_on(True, pods=False, number=1, claims=2) == ("nodes-.2.conf", "dump-.2.rdb", ["2"] * 6)
+    assert switched_on(True, pods=False, claims=1)[:2] == ("nodes-.1.conf", "dump-.1.rdb")
+    assert switched_on(True, pods=False, number=1, claims=2)[:2] == ("nodes-.2.conf", "dump-.2.rdb")
     assert switched_on(False, pods=False, claims=7)[0] == "", "an edited claim makes no node start without its data"
 
 
 def test_number_of_the_files_outlives_the_stateful_set() -> None:
-    assert switched_on(False, template=False, claims=2)[0].endswith(".2.conf")
+    assert switched_on(False, template=False, pods=False, claims=2)[0].endswith(".2.conf")
+    assert switched_on(False, template=False, used=2, claims=2)[0].endswith(".2.conf")
+
+
+def test_next_pods_use_the_files_that_the_pods_use() -> None:
+    assert switched_on(False, used=1, number=0, claims=1)[0] == "nodes-.1.conf", "a tool restored a former StatefulSet"
+    assert switched_on(False, template=False, claims=7)[0] == "", "an edited claim; --cascade=orphan"
+
+
+def test_number_of_the_files_outlives_all_pods_of_a_cluster_without_claims() -> None:
+    """Their volumes are shared (spec.pod[0].volumes), and StatefulSet and pods are deleted together."""
+    assert switched_on(False, template=False, pods=False, file=2)[0].endswith(".2.conf")
+    assert switched_on(False, template=False, pods=False, file="9" * 5_000)[0] == ""
+    resource, found = world(*formed())
+    found = replace(found, instances=tuple(started_with_files(one, 2) for one in found.instances))
+    applied, *_ = ensure_config_map(assess(resource, found)).actions
+    assert isinstance(applied, Apply)
+    assert applied.obj["metadata"]["annotations"][FILES] == "2"
+
+
+def test_persistence_is_switched_off_everywhere_although_the_stateful_set_was_deleted_meanwhile() -> None:
+    """No number fits the files of all: some pods ignored theirs."""
+    assert "PLATFORM_LAST_RUN" in switched_on(False, True, template=False)[0]
