@@ -98,8 +98,7 @@ async def renew_claims(source: End, target: End, patience: float) -> None:
     if coverage == "yes":  # the target would reject all commands of clients without an owner of the slot
         await target.server.execute("CONFIG", "SET", FULL_COVERAGE, "no")
     await target.server.execute("CLUSTER", "DELSLOTS", slot)
-    to = target.endpoint
-    await source.server.execute("CLUSTER", "MEET", to.address, to.port, at_target.me.bus)
+    await source.server.execute("CLUSTER", "MEET", target.endpoint.address, target.endpoint.port, at_target.me.bus)
     await _await_claim(source, target, slot, patience)
     if slot in importing:
         await target.server.execute("CLUSTER", "SETSLOT", slot, "IMPORTING", importing[slot])

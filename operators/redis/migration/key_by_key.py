@@ -462,10 +462,11 @@ class KeyByKeyPath:
         # then, it would have forgotten a slot that the source has given up.
         acknowledged = await self._await_replica() if acknowledge else None
         commands: list[Command] = [(*_SETSLOT, slot, "NODE", self.target.id) for slot in slots]
+        if slots:  # before the response, which may be lost
+            claim_renewal.note_arrival(self.target)
         for slot, answer in zip(slots, await self.target.server.pipe(commands), strict=True):
             self._record_failure(slot, answer)
         owned = [slot for slot in slots if slot not in self.stuck]
-        claim_renewal.note_arrival(self.target)
         self.moved.update(owned)
         self._unconfirmed += owned
         self.halted = acknowledged or self.halted

@@ -16,6 +16,7 @@ from typing import ClassVar, Protocol
 from operators.redis.client.errors import SlotStuck, reads_replies
 from operators.redis.client.node_inspection import inspect_node
 from operators.redis.migration.acknowledgement import await_replica
+from operators.redis.migration.claim_renewal import note_arrival
 from operators.redis.migration.journal import Journal
 from operators.redis.migration.participants import End, Limits
 from operators.redis.migration.target_check import require_target
@@ -135,6 +136,7 @@ async def move(
     observed: set[str] = set()  # jobs that ended earlier do not count
     while True:
         jobs = await mover.jobs()
+        note_arrival(path.target)  # slots of a job arrive together, at any time
         own = [job for job in jobs if journal.owns(mover.end.id, job.id)]
         running = [job for job in own if not job.ended]
         others = [job for job in jobs if not job.ended and job not in own]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from operators.redis.client.errors import Refused
 from operators.redis.client.key_counts import count_hidden
 from operators.redis.client.server import Access, Connect, Endpoint
+from operators.redis.migration.claim_renewal import note_arrival
 from operators.redis.migration.participants import End, Ends
 from operators.redis.migration.slot_closing import set_slots, with_keys
 from operators.redis.slots.hash_slots import Slots
@@ -42,6 +43,7 @@ async def assign_slots(
         first = ends.of[owner]
         others = [end for end in ends.of.values() if end is not first]
         await first.server.execute("CLUSTER", "BUMPEPOCH")
+        note_arrival(first)
         for end in (first, *others):
             await set_slots(end, [(slot, "NODE", owner) for slot in slots])
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any
 
 import pytest
 
 from operators.redis.client.errors import Loading, Unreachable
 from operators.redis.client.server import Access, Endpoint
-from operators.redis.migration.claim_renewal import FULL_COVERAGE, renew_claims
-from operators.redis.migration.participants import End, Ends
+from operators.redis.migration.claim_renewal import FULL_COVERAGE, renew_claims, require_settled
+from operators.redis.migration.journal import Journal
+from operators.redis.migration.key_by_key import KeyByKeyPath
+from operators.redis.migration.participants import End, Ends, Limits
+from operators.redis.migration.slot_assignment import assign_slots
+from operators.redis.migration.throttle import Throttle
 from operators.redis.slots.hash_slots import Slots
 from simulator.redis.bus import build_message, receive
 from tests.redis.unit.migration.test_key_by_key import SLOT, Bed
@@ -133,6 +138,63 @@ async def test_late_claim_takes_a_slot_back_from_the_versions_that_keep_outdated
     bed.process(bed.source).node.keys.clear()
     await bed.lab.cluster(bed.target, "SETSLOT", SLOT, "NODE", bed.lab.id(bed.target))
     assert bed.owns(bed.target) is keeps
+
+
+@asynccontextmanager
+async def paths(bed: Bed) -> AsyncIterator[KeyByKeyPath]:
+    """A path to a node that could give the slots to one of Valkey 8."""
+    for name in (bed.source, bed.target):
+        bed.process(name).engine, bed.process(name).version = "valkey", "8.1.1"
+    async with ends(bed) as (one, other):
+        limits = Limits(asyncio.get_running_loop().time() + PATIENCE, 1, Slots(), acknowledge=False)
+        others: Any = nullcontext
+        yield KeyByKeyPath(one, other, Slots.of(SLOT), others, Throttle(), limits, PATIENCE, Journal())
+
+
+async def test_node_may_have_received_a_slot_if_the_response_was_lost() -> None:
+    """If it owned the slot, a message of before would let the next target take it over without its keys."""
+    bed = await Bed.begin(replicas="")
+
+    def lose(_: str) -> None:
+        if bed.owns(bed.target):
+            raise Unreachable("the response is lost")
+
+    bed.lab.redis.after = lose
+    async with paths(bed) as path:
+        with pytest.raises(Unreachable):
+            await path._hand_over([SLOT], acknowledge=False)
+        with pytest.raises(Loading, match="it received slots 0 s ago"):
+            require_settled(path.target, path.source, PATIENCE)
+
+
+async def test_node_that_received_no_slot_gives_slots_at_once() -> None:
+    async with paths(await Bed.begin(replicas="")) as path:
+        await path._hand_over([], acknowledge=False)
+        require_settled(path.target, path.source, PATIENCE)
+
+
+async def test_node_that_received_a_slot_from_a_job_of_the_servers_gives_none_yet() -> None:
+    bed = await Bed.begin(opened=False, replicas="")
+    for name in "abc":
+        bed.process(name).engine, bed.process(name).version = "valkey", "9.0.1"
+    await bed.move()
+    assert bed.owns(bed.target)
+    async with ends(bed) as (one, other):
+        with pytest.raises(Loading, match="it received slots 0 s ago"):
+            require_settled(other, one, PATIENCE)
+
+
+async def test_node_that_was_assigned_a_slot_gives_none_yet() -> None:
+    bed = await Bed.begin(opened=False, replicas="")
+    nodes = {bed.process(name).node.id: Endpoint(f"demo-{name}", bed.lab.address(name)[0], name) for name in "abc"}
+    for name in "abc":
+        bed.process(name).engine, bed.process(name).version = "valkey", "8.1.1"
+        await bed.lab.cluster(name, "DELSLOTS", SLOT)
+    await assign_slots(bed.lab.redis.connect, Access(), nodes, bed.process(bed.source).node.id, Slots.of(SLOT))
+    assert bed.owns(bed.source)
+    async with ends(bed) as (one, other):
+        with pytest.raises(Loading, match="it received slots 0 s ago"):
+            require_settled(one, other, PATIENCE)
 
 
 async def test_source_that_has_just_received_a_slot_gives_none_to_valkey_8() -> None:
