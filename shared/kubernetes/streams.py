@@ -4,8 +4,8 @@ Everything that is not a well-formed event of a known type is a `KubeError`: an 
 object without a version, a connection that breaks or delivers nothing. A caller that lists again after each of them
 misses nothing, as with client-go.
 
-A large object that a user changes many times a second delays the events of no other namespace: large events wait while
-there are small ones, take turns by namespace, and only the last one of an object is delivered.
+Large objects that a user changes many times a second delay the events of no other namespace: of a large event, only the
+name of the object waits. When there is no small event, the objects are read by name, in turns by namespace.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import re
 import time
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
@@ -24,7 +23,7 @@ import orjson
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import MAX_QUOTED, Request, Response, error_of, leave_out
 from shared.kubernetes.encoding import MAX_PARSED_BYTES, MAX_PARSED_VALUES, parsed_share
-from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.errors import NotFound, Unavailable
 from shared.kubernetes.kinds import Kind, Obj
 
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
@@ -32,11 +31,11 @@ ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOO
 LARGE_LINE_BYTES = 16 * 1024
 """Length above which an event is large: those of most objects have 2 to 12 KiB, and take less than 1 ms."""
 
-LARGE_PAUSE = 4
-"""How many times the CPU time of a large event the next one of the watch waits: they take a fifth of the event loop."""
+LARGE_SHARE = 5
+"""Large events of all watches together take this part of the event loop, a fifth."""
 
-MAX_WAITING_BYTES = 2 * 1024 * 1024
-"""Size of the waiting events of a watch above which no more are read, and the large ones do not pause."""
+MAX_WAITING_LINES, READ_SECONDS = 64, 10.0
+"""Number of small events that wait while a large object is read, and longest time that this takes."""
 
 _TEXT = rb'"(?:[^"\\]++|\\.)*+"'
 _LIST = rb'\[(?:[^\]]++|\]++(?!,"\w++":))*+\]++'
@@ -46,7 +45,7 @@ _OTHERS = rb'(?:"(?!(?:name|namespace|resourceVersion)")\w++":(?:%b|[-+.\w]++|\{
     _LIST,
 )
 _IDENTITY = re.compile(
-    rb'\{"type":"(?:ADDED|MODIFIED|DELETED)","object":\{(?P<type>(?:"(?:apiVersion|kind)":"[^"\\]*+",){2})"metadata":\{'
+    rb'\{"type":"(?P<type>ADDED|MODIFIED|DELETED)","object":\{(?:"(?:apiVersion|kind)":"[^"\\]*+",){2}"metadata":\{'
     rb'%b"name":"(?P<name>[^"\\]++)",%b(?:"namespace":"(?P<namespace>[^"\\]++)",)?+%b"resourceVersion":"(?P<version>\d++)"'
     % (_OTHERS, _OTHERS, _OTHERS)
 )
@@ -120,97 +119,88 @@ async def open_watch(
     query |= {"resourceVersion": str(since)} if since else {}
     request = Request("GET", kind.path(namespace), query)
     async with streams.stream(request, accept=accept) as lines:
-        backlog = _Backlog()
-        reading = asyncio.ensure_future(backlog.read(lines))
+        watch = _Watch(streams, kind, request, accept, since)
+        reading = asyncio.ensure_future(watch.read(lines))
         try:
-            yield _events(kind, request, backlog, reading)
+            yield watch.events(reading)
         finally:
+            _WATCHES.discard(watch)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
 
-class _Backlog:
-    """The lines of a watch that were read and not delivered yet.
+class _Watch:
+    """A watch, with the events that were read and not delivered yet.
 
     Attributes:
-        small: lines that are delivered in their order, before others.
-        large: other lines by namespace, in the order of their turns, and by name.
-        changed: set when a line was read.
+        large: events of large objects, without content, by namespace, in the order of their turns, and by name.
     """
 
-    def __init__(self) -> None:
-        self.small = deque[bytes]()
-        self.large: dict[bytes, dict[bytes, bytes]] = {}
-        self.changed = asyncio.Event()
-        self._size = 0
-        self._has_room = asyncio.Event()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no more lines are read."""
-        return self._size > MAX_WAITING_BYTES
+    def __init__(self, streams: Streams, kind: Kind, request: Request, accept: str, since: int) -> None:
+        self._streams, self._kind, self._request, self._accept, self._version = streams, kind, request, accept, since
+        self._small = asyncio.Queue[bytes](MAX_WAITING_LINES)  # lines that are delivered in their order, before others
+        self._changed = asyncio.Event()
+        self.large: dict[str, dict[str, Event]] = {}
+        _WATCHES.add(self)
 
     async def read(self, lines: AsyncIterator[bytes]) -> None:
         """Read lines until the stream ends."""
         try:
             async for line in lines:
-                self._add(line)
-                self.changed.set()
-                while self.is_full:
-                    self._has_room.clear()
-                    await self._has_room.wait()
+                if len(line) > LARGE_LINE_BYTES and (found := _IDENTITY.match(line)):
+                    event = _named(self._kind, found)
+                    metadata = event.obj["metadata"]
+                    self.large.setdefault(metadata["namespace"], {})[metadata["name"]] = event
+                else:
+                    await self._small.put(line)
+                self._changed.set()
         finally:
-            self.changed.set()
+            self._changed.set()
 
-    def _add(self, line: bytes) -> None:
-        found = _IDENTITY.match(line) if len(line) > LARGE_LINE_BYTES else None
-        if found is None:
-            self.small.append(line)
-        else:
-            names = self.large.setdefault(found["namespace"] or b"", {})
-            self._size -= len(names.get(found["name"], b""))
-            names[found["name"]] = line
-        self._size += len(line)
+    async def events(self, reading: asyncio.Future[None]) -> AsyncIterator[Event]:
+        """Yield the events until `reading`, the task of `read`, has ended."""
+        resumes = 0.0
+        loop = asyncio.get_running_loop()
+        while True:
+            self._changed.clear()
+            if not self._small.empty():
+                event = _event(self._kind, self._request, self._small.get_nowait())
+                self._version = event.version
+                yield event
+            elif reading.done() and (not self.large or reading.exception() is not None):
+                reading.result()
+                return
+            elif self.large and loop.time() >= resumes:
+                began = time.thread_time()
+                yield (await self._take_large())._replace(version=self._version)  # the object may be newer
+                shares = LARGE_SHARE * sum(each is self or bool(each.large) for each in _WATCHES)
+                resumes = loop.time() + (shares - 1) * (time.thread_time() - began)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(resumes if self.large else None):
+                        await self._changed.wait()
 
-    def take(self) -> bytes:
-        """Remove and return the next line."""
-        if self.small:
-            line = self.small.popleft()
-        else:
-            namespace = next(iter(self.large))
-            names = self.large.pop(namespace)
-            line = names.pop(next(iter(names)))
-            if names:
-                self.large[namespace] = names
-        self._size -= len(line)
-        self._has_room.set()
-        return line
+    async def _take_large(self) -> Event:
+        """Remove the next large event, and return it with the present object."""
+        namespace = next(iter(self.large))
+        names = self.large.pop(namespace)
+        event = names.pop(name := next(iter(names)))
+        if names:
+            self.large[namespace] = names
+        if event.type == DELETED:
+            return event
+        request = Request("GET", self._kind.path(namespace, name))
+        try:
+            async with asyncio.timeout(READ_SECONDS), self._streams.stream(request, accept=self._accept) as lines:
+                text = b"".join([line async for line in lines])
+        except NotFound:
+            return event._replace(type=DELETED)
+        except TimeoutError:
+            raise Unavailable(f"no answer within {READ_SECONDS:.0f} s ({request})") from None
+        return _event(self._kind, request, b'{"type":"MODIFIED","object":%b}' % text)
 
 
-async def _events(
-    kind: Kind, request: Request, backlog: _Backlog, reading: asyncio.Future[None]
-) -> AsyncIterator[Event]:
-    version, resumes = 0, 0.0
-    loop = asyncio.get_running_loop()
-    while True:
-        backlog.changed.clear()
-        if backlog.small:
-            event = _event(kind, request, backlog.take())
-            version = event.version
-            yield event
-        elif reading.done() and (not backlog.large or reading.exception() is not None):
-            reading.result()
-            return
-        elif backlog.large and (loop.time() >= resumes or backlog.is_full):
-            began = time.thread_time()
-            event = _event(kind, request, backlog.take())
-            version = max(event.version, version)
-            yield event._replace(version=version)
-            resumes = loop.time() + LARGE_PAUSE * (time.thread_time() - began)
-        else:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(resumes if backlog.large else None):
-                    await backlog.changed.wait()
+_WATCHES = set[_Watch]()  # that are open
 
 
 def _event(of: Kind, request: Request, line: bytes) -> Event:
@@ -236,10 +226,16 @@ def _frame(kind: Kind, line: bytes) -> Obj:
     found = _IDENTITY.match(line)
     if found is None:
         raise ValueError(f"it cannot be parsed: {line[:MAX_QUOTED]!r}")
-    named = {"name": found["name"], "namespace": found["namespace"] or b"", "resourceVersion": found["version"]}
-    metadata = {key: text.decode() for key, text in named.items()}
-    leave_out(kind, metadata)
-    return {"type": DELETED, "object": orjson.loads(b"{%b}" % found["type"][:-1]) | {"metadata": metadata}}
+    obj = _named(kind, found).obj
+    leave_out(kind, obj["metadata"])
+    return {"type": DELETED, "object": obj}
+
+
+def _named(kind: Kind, found: re.Match[bytes]) -> Event:
+    """Return an event without the content of the object."""
+    type_, name, namespace, version = (each.decode() for each in found.groups(b""))
+    metadata = {"name": name, "namespace": namespace, "resourceVersion": version}
+    return Event(type_, int(version), {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata})
 
 
 def _is_expected(of: Kind, kind: str, obj: Obj) -> bool:

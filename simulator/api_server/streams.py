@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -47,6 +48,12 @@ class WatchServer:
     @contextlib.asynccontextmanager
     async def stream(self, request: Request, *, accept: str) -> AsyncIterator[AsyncIterator[bytes]]:
         await asyncio.sleep(0)
+        if "watch" not in request.query:  # an object by name
+            answer = await self._server.request(replace(request, accept=accept))
+            if answer.status >= 400:
+                raise error_of(answer, request)
+            yield _garbled(answer.body)
+            return
         try:
             target = TargetedRequest.at(self._server._by_path, request)
         except Failure as failure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Iterable
 from itertools import repeat
@@ -12,12 +13,12 @@ from itertools import repeat
 import pytest
 from hypothesis import given, strategies
 
-from shared.kubernetes import streams
 from shared.kubernetes.client import Request
-from shared.kubernetes.errors import Unavailable
+from shared.kubernetes.errors import NotFound, Unavailable
 from shared.kubernetes.kinds import CONFIG_MAP, Key, Obj
 from shared.kubernetes.streams import ADDED, DELETED, LARGE_LINE_BYTES, MODIFIED, Event, Streams, open_watch
 from shared.runtime.cache import Cache
+from tests.harness import cost
 from tests.support.virtual_time import in_virtual_time
 
 VALUES = 20_000
@@ -29,29 +30,49 @@ def line_of(namespace: str, name: str, version: int, *, values: int = 1, kind: s
     return json.dumps({"type": kind, "object": obj}, separators=(",", ":")).encode()
 
 
+_NAMED = re.compile(rb'{"type":"(\w+)","object":(?=.{,200}"name":"([^"]+)","namespace":"([^"]+)")')
+
+
 class Lines(Streams):
-    """A watch that delivers lines at once, and then ends or fails.
+    """A watch that delivers lines at once, and then ends or fails; objects can be read as they were delivered last.
 
     Attributes:
         read: number of lines that were read.
+        requested: paths of the objects that were read by name.
     """
 
     def __init__(self, lines: Iterable[bytes], *, error: Exception | None = None) -> None:
         self._all = lines
         self._error = error
         self.read = 0
+        self.requested: list[str] = []
+        self._objects: dict[str, tuple[bytes, int] | None] = {}
 
     @contextlib.asynccontextmanager
     async def stream(self, request: Request, *, accept: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        yield self._lines()
+        yield self._lines() if "watch" in request.query else self._object(request.path)
+
+    async def _object(self, path: str) -> AsyncIterator[bytes]:
+        self.requested.append(path)
+        if (last := self._objects.get(path)) is None:
+            raise NotFound(path)
+        line, begin = last
+        yield line[begin:-1]
 
     async def _lines(self) -> AsyncIterator[bytes]:
         for line in self._all:
             self.read += 1
+            self._note(line)
             yield line
             await asyncio.sleep(0)
         if self._error is not None:
             raise self._error
+
+    def _note(self, line: bytes) -> None:
+        found = _NAMED.match(line)
+        assert found is not None
+        kind, name, namespace = (each.decode() for each in found.groups())
+        self._objects[CONFIG_MAP.path(namespace, name)] = (line, found.end()) if kind != DELETED else None
 
 
 async def events_of(lines: Streams) -> AsyncIterator[Event]:
@@ -60,6 +81,7 @@ async def events_of(lines: Streams) -> AsyncIterator[Event]:
             yield event
 
 
+@in_virtual_time
 async def test_stream_of_large_events_of_one_object_delays_no_other_namespace() -> None:
     """Only its last state counts, as in a queue of keys."""
     large = [line_of("a", "large", at, values=VALUES) for at in range(2, 202)]
@@ -73,29 +95,77 @@ async def test_stream_of_large_events_of_one_object_delays_no_other_namespace() 
 async def test_large_events_take_a_fifth_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = iter(range(1_000))
     monkeypatch.setattr(time, "thread_time", lambda: next(cpu) / 10)
-    lines = Lines(line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 12))
+    lines = Lines(line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 42))
     async for _ in events_of(lines):
         pass
-    assert asyncio.get_running_loop().time() == pytest.approx(0.4 * 9)
+    assert asyncio.get_running_loop().time() == pytest.approx(0.4 * 39)
 
 
-async def test_large_events_take_turns_by_namespace() -> None:
-    of_many = [line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 22)]
-    found = [event async for event in events_of(Lines([*of_many, line_of("b", "large", 50, values=VALUES)]))]
+@in_virtual_time
+async def test_large_events_of_all_watches_take_a_fifth_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator has ten watches."""
+    cpu = iter(range(1_000))
+    monkeypatch.setattr(time, "thread_time", lambda: next(cpu) / 10)
+
+    async def follow() -> None:
+        async for _ in events_of(Lines(line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 12))):
+            pass
+
+    await asyncio.gather(*(follow() for _ in range(10)))
+    assert asyncio.get_running_loop().time() >= 0.4 * 90
+
+
+@in_virtual_time
+async def test_many_large_objects_of_one_namespace_delay_no_small_event_of_another() -> None:
+    """More than 2 MiB of them waited, so that nothing more was read."""
+    of_many = [line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 62)]
+    found = [event async for event in events_of(Lines([*of_many, line_of("b", "small", 62)]))]
     namespaces = [event.obj["metadata"]["namespace"] for event in found]
-    assert len(namespaces) == 21
+    assert len(namespaces) == 61
     assert namespaces.index("b") <= 3
 
 
 @in_virtual_time
+async def test_large_event_has_the_present_object() -> None:
+    of_many = [line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 62)]
+    deleted = line_of("a", "large-2", 62, kind=DELETED, values=VALUES)
+    changed = line_of("a", "large-3", 63, values=2 * VALUES)
+    lines = Lines([*of_many, deleted, changed, line_of("b", "small", 64)])
+    found = [event async for event in events_of(lines)]
+    last = {event.obj["metadata"]["name"]: event for event in found}
+    assert {CONFIG_MAP.path("a", f"large-{at}") for at in range(3, 62)} <= {*lines.requested}
+    assert last["large-2"].type == DELETED
+    assert len(last["large-3"].obj["data"]["a"]) == 2 * VALUES
+    assert all(len(last[f"large-{at}"].obj["data"]["a"]) == VALUES for at in range(4, 62))
+    assert sorted(event.version for event in found) == [event.version for event in found]
+
+
+@in_virtual_time
+async def test_large_events_take_turns_by_namespace() -> None:
+    of_many = [line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 42)]
+    found = [event async for event in events_of(Lines([*of_many, line_of("b", "large", 50, values=VALUES)]))]
+    namespaces = [event.obj["metadata"]["namespace"] for event in found]
+    assert len(namespaces) == 41
+    assert namespaces.index("b") <= 3
+
+
 async def test_large_events_that_wait_take_little_memory() -> None:
+    """Only their names wait."""
     size = 1024 * 1024
-    lines = Lines(line_of("a", f"large-{at}", at, values=size // 4) for at in range(2, 34))
+
+    class Forgotten(Lines):
+        """Objects that are deleted before they are read."""
+
+        def _note(self, line: bytes) -> None:
+            pass
+
+    lines = Forgotten(line_of("a", f"large-{at}", at, values=size // 4) for at in range(2, 42))
     delivered = 0
-    async for _ in events_of(lines):
-        delivered += 1
-        assert lines.read - delivered <= streams.MAX_WAITING_BYTES / size + 2
-    assert delivered == 32
+    async with cost.bounded(seconds=1, size=16 * size):
+        async for event in events_of(lines):
+            assert event.type == DELETED
+            delivered += 1
+    assert delivered == 40
 
 
 async def test_broken_watch_is_not_drained_first() -> None:
@@ -109,10 +179,10 @@ async def test_broken_watch_is_not_drained_first() -> None:
     history=strategies.lists(
         strategies.tuples(strategies.sampled_from("ab"), strategies.sampled_from("xyz"), strategies.integers(0, 2)),
         max_size=30,
-    )
+    ),
 )
 def test_cache_has_at_last_what_the_server_has(history: list[tuple[str, str, int]]) -> None:
-    """Small events overtake large ones; the versions of the objects order them."""
+    """Small events overtake large ones, which are read by name later; the versions of the objects order them."""
     lines, truth = list[bytes](), dict[Key, int]()
     for version, (namespace, name, form) in enumerate(history, 2):
         key = Key(namespace, name)
