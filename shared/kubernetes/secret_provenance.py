@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from shared.kubernetes import secrets
 from shared.kubernetes.accessors import annotation, status_of
+from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import ForeignObject
-from shared.kubernetes.secrets import MAX_KEYS, MAX_MADE_CHARACTERS, OVERSIZED_DATA
+from shared.kubernetes.secrets import MAX_KEYS, MAX_MADE_CHARACTERS, REMOVED_DATA
 
 RECORD = "secrets"
 """Field of the status with the UID of each Secret that the operator made or adopted, by name."""
@@ -49,53 +51,37 @@ def with_record(resource: Obj, status: Obj) -> Obj:
     return {RECORD: dict(recorded(resource))} | status
 
 
-def usable(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None]) -> dict[str, Obj | None]:
-    """Return the Secrets as observed, without those of the operator's names whose content may not be used.
-
-    Args:
-        names: names of the Secrets that the operator makes.
+async def find(
+    kube: Kube, resource: Obj, provided: Mapping[str, Collection[str]], made: Collection[str]
+) -> tuple[dict[str, Obj | None], tuple[Obj, ...]]:
+    """Return the Secrets as `secrets.find`, and apart from them those `made` by others: their content may not be used.
 
     Raises:
         ForeignObject: others have added so much to those that the operator made that they are not read, or to one of
             unknown UID, which it may have made.
     """
-    usable = {
-        name: None if secret is None or (name in names and _is_unproven(resource, secret)) else secret
-        for name, secret in found.items()
-    }
-    large = [name for name, secret in usable.items() if secret is not None and secret.get("data") == OVERSIZED_DATA]
-    if large:
+    namespace = resource["metadata"]["namespace"]
+    found = await secrets.find(kube, namespace, provided, made, lambda secret: _is_unproven(resource, secret))
+    if large := sorted(name for name in made if secrets.excess(found[name], ())):
         raise ForeignObject(
             f"Secret {', '.join(large)}: the Secrets that the operator made have more than {MAX_KEYS:,} keys, or "
             f"{MAX_MADE_CHARACTERS // 1024} KiB together, and are not read. Remove the keys that the operator did not "
             "write: kubectl edit secret"
         )
-    return usable
-
-
-def unproven(resource: Obj, names: Collection[str], found: Mapping[str, Obj | None]) -> tuple[Obj, ...]:
-    """Return the Secrets of the operator's names whose content may not be used, and remove that from memory."""
-    secrets = (found.get(name) for name in sorted(names))
-    unused = tuple(secret for secret in secrets if secret is not None and _is_unproven(resource, secret))
-    for secret in unused:
-        secret["data"] = {**_REMOVED}
-    return unused
-
-
-_REMOVED = {"": "removed"}
-"""Data of a Secret whose content was removed from memory; no Secret has this key."""
+    unused = {name: secret for name in sorted(made) if (secret := found[name]) and secret.get("data") == REMOVED_DATA}
+    return found | dict.fromkeys(unused), tuple(unused.values())
 
 
 def _is_unproven(resource: Obj, secret: Obj) -> bool:
     if is_blank(secret) or not secret["metadata"].get("uid"):  # unknown
         return False
-    if (proven := is_proven(resource, secret)) and secret["data"] == _REMOVED:
+    if (proven := is_proven(resource, secret)) and secret["data"] == REMOVED_DATA:
         raise Conflict("a Secret was adopted during the reconcile, which has not kept its content")
     return not proven
 
 
 def record(
-    resource: Obj, secrets: Iterable[Obj], written: Iterable[Obj] = (), *, without: Collection[str] = ()
+    resource: Obj, found: Iterable[Obj], written: Iterable[Obj] = (), *, without: Collection[str] = ()
 ) -> dict[str, str]:
     """Return the next record: the present one with the proven ones of these Secrets.
 
@@ -103,14 +89,14 @@ def record(
         written: Secrets with exactly the content that the operator writes, which have no other content to trust.
         without: names of Secrets that are no longer used, and have no content.
     """
-    proven = [secret for secret in secrets if is_proven(resource, secret)] + [*written]
+    proven = [secret for secret in found if is_proven(resource, secret)] + [*written]
     uids = {**recorded(resource), **{each["metadata"]["name"]: each["metadata"]["uid"] for each in proven}}
     return {name: uid for name, uid in uids.items() if name not in without}
 
 
-def refusal(resource: Obj, secrets: Iterable[Obj]) -> str:
+def refusal(resource: Obj, unproven: Iterable[Obj]) -> str:
     """Return the sentence about Secrets whose content may not be used, and what to do."""
-    found = [secret["metadata"] for secret in secrets]
+    found = [secret["metadata"] for secret in unproven]
     names, uids = ", ".join(each["name"] for each in found), ",".join(each["uid"] for each in found)
     target = f"{str(resource.get('kind', '')).lower()} {resource['metadata']['name']}"
     return (

@@ -7,7 +7,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import NotFound
@@ -43,14 +43,14 @@ MAX_MADE_CHARACTERS = 1536 * 1024
 """Maximum length of all different values of the Secrets that the operator makes for a resource: two bundles of 256 KiB,
 each whole and by authority, as the copies of a rotation have them."""
 
-OVERSIZED_DATA = {"": "too large"}
-"""Data of a Secret beyond that, which does not stay in memory; no Secret has this key."""
+REMOVED_DATA = {"": "removed"}
+"""Data of a Secret whose content may not be used, and does not stay in memory; no Secret has this key."""
 
 TOO_LONG = "A"
 """Placeholder for a longer value. It cannot be decoded, so that it counts as missing, and `texts` refuses it."""
 
 UNREAD_DATA: Mapping[str, str] = dict.fromkeys(map(str, range(MAX_KEYS + 1)), TOO_LONG)
-"""Data of a Secret or ConfigMap that has too many keys, or is too large to be read (`excess`)."""
+"""Data of a Secret or ConfigMap that has too many keys, or is too large (`excess`)."""
 
 
 def used(*uses: tuple[Iterable[str], Iterable[str]]) -> dict[str, set[str]]:
@@ -63,14 +63,19 @@ def used(*uses: tuple[Iterable[str], Iterable[str]]) -> dict[str, set[str]]:
 
 
 async def find(
-    kube: Kube, namespace: str, provided: Mapping[str, Collection[str]], made: Collection[str] = ()
+    kube: Kube,
+    namespace: str,
+    provided: Mapping[str, Collection[str]],
+    made: Collection[str] = (),
+    is_unproven: Callable[[Obj], bool] = lambda _: False,
 ) -> dict[str, Obj | None]:
     """Return the current Secrets by name; None for one that does not exist.
 
     Args:
         provided: the keys that are used of each Secret that others provide. Other content does not stay in memory.
         made: names of the Secrets that the operator makes, which are returned whole, also if others provide them, while
-            they have at most MAX_KEYS keys each, and are not too large together (`OVERSIZED_DATA`).
+            they have at most MAX_KEYS keys each, and are not too large together; else with `UNREAD_DATA`.
+        is_unproven: whether the content of such a Secret may not be used. It does not count (`REMOVED_DATA`).
     """
     turn = asyncio.Semaphore(MAX_CONCURRENT_READS)
     texts: dict[str, str] = {}  # copies have the same values
@@ -83,8 +88,10 @@ async def find(
             data: Mapping[str, str] = secret.get("data") or {}
             if name not in made:
                 reduce(secret, _short(data, provided[name]))
+            elif is_unproven(secret):
+                secret["data"] = {**REMOVED_DATA}
             elif len(data) > MAX_KEYS or sum(map(len, {*texts, *data.values()})) > MAX_MADE_CHARACTERS:
-                reduce(secret, OVERSIZED_DATA)
+                reduce(secret, UNREAD_DATA)
             else:
                 secret["data"] = {key: texts.setdefault(value, value) for key, value in data.items()}
             return secret

@@ -22,7 +22,6 @@ from shared.kubernetes.secrets import (
     PREVIOUS_PASSWORD_KEY,
     content_of,
     digest,
-    find,
     used,
 )
 from shared.pki import certs
@@ -143,9 +142,8 @@ async def read(resource: EtcdCluster, kube: Kube, *, with_stored: bool = False) 
     """
     stored = {resources.credentials_secret(resource)} if with_stored else set()
     made = made_secrets(resource) | stored
-    found = await find(kube, resource.namespace, names(resource), made)
-    secrets = await evaluate(resource.namespace, judge, resource, secret_provenance.usable(resource.obj, made, found))
-    return replace(secrets, unproven=secret_provenance.unproven(resource.obj, made, found))
+    found, unproven = await secret_provenance.find(kube, resource.obj, names(resource), made)
+    return replace(await evaluate(resource.namespace, judge, resource, found), unproven=unproven)
 
 
 def made_secrets(resource: EtcdCluster) -> set[str]:

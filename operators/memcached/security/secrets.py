@@ -154,16 +154,15 @@ async def read_secrets(
     """
     made, spare = made_secrets(resource), spare_secrets(resource)
     spare |= {*(mounts_of(template) if template else ())} & secret_provenance.recorded(resource.obj).keys()
-    found = await find(kube, resource.namespace, {}, made | spare)
+    found, unproven = await secret_provenance.find(kube, resource.obj, {}, made | spare)
     source, known = sources(resource, found), {"", *found}
     users, certificates = {names.users_secret(resource), source.users}, {*_certificates(resource), source.certificate}
     provided = used((users - known, {USERS_KEY}), (certificates - known, CERTIFICATE_KEYS))
     found |= await find(kube, resource.namespace, provided)
-    usable = secret_provenance.usable(resource.obj, made | spare, found)
-    secrets = await evaluate(resource.namespace, _as_mounted, resource, usable, template, hashes_users=hashes_users)
-    key = content_of(usable.get(names.attestation_secret(resource))).get(ATTESTATION_KEY, "")
-    unproven = secret_provenance.unproven(resource.obj, made, found)
-    secrets = replace(secrets, attestation_key=key, unproven=unproven)
+    secrets = await evaluate(resource.namespace, _as_mounted, resource, found, template, hashes_users=hashes_users)
+    key = content_of(found.get(names.attestation_secret(resource))).get(ATTESTATION_KEY, "")
+    of_made = tuple(secret for secret in unproven if secret["metadata"]["name"] in made)
+    secrets = replace(secrets, attestation_key=key, unproven=of_made)
     if resource.spec.auth is None or secrets.users or (resource.spec.encrypts and secrets.pair is None):
         return secrets
     content = content_of(connected.found) if connected.is_proven else {}

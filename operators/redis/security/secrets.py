@@ -21,7 +21,6 @@ from shared.kubernetes.secrets import (
     PREVIOUS_PASSWORD_KEY,
     content_of,
     digest,
-    find,
     key_of,
     used,
 )
@@ -82,9 +81,8 @@ class Secrets:
 async def read(resource: RedisCluster, kube: Kube) -> Secrets:
     """Read the Secrets and evaluate them."""
     made = made_secrets(resource)
-    found = await find(kube, resource.namespace, names(resource), made)
-    secrets = await evaluate(resource.namespace, judge, resource, secret_provenance.usable(resource.obj, made, found))
-    return replace(secrets, unproven=secret_provenance.unproven(resource.obj, made, found))
+    found, unproven = await secret_provenance.find(kube, resource.obj, names(resource), made)
+    return replace(await evaluate(resource.namespace, judge, resource, found), unproven=unproven)
 
 
 def made_secrets(resource: RedisCluster) -> set[str]:

@@ -17,6 +17,7 @@ from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, PART_OF
 from shared.kubernetes.secret_provenance import ADOPT, RECORD
+from shared.kubernetes.secrets import MAX_MADE_CHARACTERS
 from shared.status import conditions
 from simulator.harness import NAMESPACE
 from tests.harness import Actor
@@ -84,10 +85,18 @@ async def resynced(world: World) -> None:
     await run.settle()
 
 
-def forged(operated: Operated, name: str, *, of: str = "cache", owner: Obj | None = None) -> ScenarioStep:
-    """Create a Secret as the operator would, with other content."""
+def forged(
+    operated: Operated, name: str, *, of: str = "cache", owner: Obj | None = None, replaces: int = 0
+) -> ScenarioStep:
+    """Create a Secret as the operator would, with other content.
+
+    Args:
+        replaces: size of one more value of a Secret that replaces the present one; 0 if there is none.
+    """
 
     def act(stage: Stage) -> None:
+        if replaces:
+            stage.user_client.delete(SECRET, stage.namespace, name)
         controller = operated.subject.controller(stage.database)
         application = operated.subject.name
         labels = {NAME: application, INSTANCE: of, MANAGED_BY: controller.operator}
@@ -106,7 +115,10 @@ def forged(operated: Operated, name: str, *, of: str = "cache", owner: Obj | Non
         keys = (operated.password, "username", "password", "ca.crt", "ca.key", "tls.crt", "tls.key")
         kind = f"servicebinding.io/{application}" if name.endswith("-connection") else "Opaque"
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": kind}
-        stage.user_client.create(SECRET, body | {"data": dict.fromkeys(keys, encoded)})
+        data = dict.fromkeys(keys, encoded)
+        if replaces:
+            data["other"] = base64.b64encode(name.encode().ljust(replaces, b"x")).decode()
+        stage.user_client.create(SECRET, body | {"data": data})
 
     return ScenarioStep(f"another client creates {name}", act)
 
@@ -138,6 +150,25 @@ async def test_seeded_secrets_are_refused_until_they_are_deleted_or_adopted(oper
     await resynced(world)
     assert condition(resource_of(world), conditions.READY)["status"] == "True"
     assert TOKEN not in content(world), "also the connection Secret has only the operator's content"
+
+
+async def test_content_of_unproven_secrets_counts_for_no_proven_one(operated: Operated) -> None:
+    """The operator would not have read the proven one, and would have repaired nothing."""
+    world = World(operated.subject)
+    await play(world, operated.plain(**operated.secure))
+    names, kept = {"cache-ca", "cache-attestation", "cache-nodes-tls", "cache-peer-tls"}, "cache-server-tls"
+    others = sorted(names & resource_of(world)["status"][RECORD].keys())
+    size = (MAX_MADE_CHARACTERS - 3_100) * 3 // 4 // len(others)  # what is left is less than the proven one has
+    steps = [forged(operated, name, replaces=size) for name in others]
+    await play(
+        world, ScenarioStep("another client replaces Secrets", lambda stage: [each.act(stage) for each in steps])
+    )
+    await resynced(world)
+    stalled = condition(resource_of(world), conditions.STALLED)
+    assert stalled["reason"] == "ForeignObject"
+    assert kept not in stalled["message"]
+    assert any(name in stalled["message"] for name in others)
+    assert condition(resource_of(world), conditions.OBSERVED)["status"] == "True"
 
 
 async def test_secret_that_names_the_resource_as_its_owner_is_no_proof(operated: Operated) -> None:

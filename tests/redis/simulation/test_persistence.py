@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.redis.simulation.process import Process
 
 from operators.redis.objects.names import APPLIED_PERSISTENCE
 from shared.kubernetes.accessors import annotation
@@ -14,7 +15,6 @@ from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.guard import values
 from tests.redis.simulation.losses import SUBJECT
 from tests.redis.simulation.moving_slots import redis_of, status
-from tests.redis.simulation.process import Process
 from tests.support.plays import begun, begun_once, ready, run
 from tests.support.redis.scenarios import NAME, adopted, cluster
 

@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 import pytest
+from tests.harness.api_server.server import ApiServer
 
 from shared.kubernetes import secret_provenance, secrets
+from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import TOO_LONG, content_of, digest, encoded, key_of, shorten
@@ -79,16 +81,25 @@ def test_digest_distinguishes_content_and_is_stable() -> None:
     assert key_of(None) == b""
 
 
-def test_secret_that_is_adopted_during_a_reconcile_is_read_again() -> None:
+async def test_secret_that_is_adopted_during_a_reconcile_is_read_again() -> None:
     """A reconcile keeps no content that it must not use: what is left is not the content of the Secret."""
     secret: Obj = {"metadata": {"name": "a", "uid": "u"}, "data": secrets.encoded({"password": "one"})}
-    resource: Obj = {"metadata": {"annotations": {}}}
-    (unused,) = secret_provenance.unproven(resource, ["a"], {"a": secret})
-    assert secrets.content_of(unused) == {}
-    assert secret_provenance.usable(resource, ["a"], {"a": secret}) == {"a": None}
+    resource: Obj = {"metadata": {"namespace": "default", "annotations": {}}}
+
+    class Known(Kube):
+        """Returns what the reconcile has read before."""
+
+        async def find(self, *_: object) -> Obj:
+            return secret
+
+    kube = Known(ApiServer(), manager="box-operator")
+    for _ in range(2):
+        found, (unused,) = await secret_provenance.find(kube, resource, {}, ["a"])
+        assert found == {"a": None}
+        assert secrets.content_of(unused) == {}
     resource["metadata"]["annotations"][secret_provenance.ADOPT] = "u"
     with pytest.raises(Conflict):
-        secret_provenance.usable(resource, ["a"], {"a": secret})
+        await secret_provenance.find(kube, resource, {}, ["a"])
 
 
 def test_placeholder_of_a_long_value_is_no_content() -> None:
