@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from shared.kubernetes.accessors import is_current, resource_version
-from shared.kubernetes.encoding import memory
+from shared.kubernetes.encoding import MAX_PARSED_BYTES, memory
 from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, MAX_OWNED_BYTES, ForeignObject, require_small
 from shared.observability import metrics
@@ -51,8 +51,8 @@ MIN_OWNED_BYTES = 4 * 1024
 MEMBER_BYTES = 32 * 1024
 """Memory for each server that a spec requests, beyond that of any resource: a pod with its claim takes 20 to 35 KiB."""
 
-MAX_LEFT_OUT = 1_000
-"""Number of resources of a namespace with left-out objects that are noted; the last entry is for all others."""
+MAX_LEFT_OUT = 10_000
+"""Number of names of left-out objects and their resources that are noted of a namespace; one more is for all others."""
 
 _LEVEL, _RAW = 1, -15
 """Compression of packed objects: the fastest one, and without a checksum."""
@@ -150,7 +150,7 @@ class Cache:
             ForeignObject: the object may have been left out.
         """
         kept = self._kept[kind].get(_ObjectName(namespace, name))
-        if kept is None and any(kind == of for of, _ in self._left_out.get(namespace, ())):
+        if kept is None and kind != self.kinds[0] and self._is_left_out(kind, Key(namespace, name)):
             raise _too_much(self.kinds, namespace)
         return None if kept is None else self._unpacked(kind, kept)
 
@@ -180,8 +180,7 @@ class Cache:
         return self._memory.get(key, 0)
 
     def _require_small(self, key: Key) -> None:
-        left_out = self._left_out.get(key.namespace, {})
-        if any((kind, each) in left_out for kind in self.kinds for each in (key, Key(key.namespace, ""))):
+        if any(self._is_left_out(kind, key) for kind in self.kinds[1:]):
             raise _too_much(self.kinds, key.namespace)
         limit = self._limits.get(key, MAX_OWNED_BYTES)
         if (size := self.memory(key)) <= limit:
@@ -190,6 +189,15 @@ class Cache:
         kind, largest = max(found, key=lambda each: self._kept[each[0]][each[1]].memory)
         advice = f"A large one is {kind.name} {largest.name}. Delete those that the operator did not make: kubectl get "
         require_small(size, f"{advice}{kind.plural} -l {INSTANCE}={key.name}", limit)
+
+    def _is_left_out(self, kind: Kind, key: Key) -> bool:
+        left_out = self._left_out.get(key.namespace, {})
+        return (kind, key) in left_out or (kind, Key(key.namespace, "")) in left_out
+
+    def lacks(self, kind: Kind) -> bool:
+        """Return whether objects were left out for which there is space now."""
+        below = MAX_STORED_BYTES - MAX_PARSED_BYTES  # for the largest object
+        return any(kind == of for at, each in self._left_out.items() if self._stored[at] < below for of, _ in each)
 
     def all(self, kind: Kind, *, of: Callable[[Key], bool] = lambda _: True) -> Iterator[Obj]:
         """Iterate over the current objects of a kind; safe from any thread.
@@ -249,7 +257,7 @@ class Cache:
             of_resources = kind == self.kinds[0]
             stored = self._stored[key.namespace] + len(packed) + ENTRY_BYTES
             if stored > (MAX_RESOURCE_BYTES if of_resources else MAX_STORED_BYTES):
-                return concerned | self._leave_out(kind, key)
+                return concerned | self._leave_out(kind, key, object_name)
             self._stored[key.namespace] = stored
             self._memory[key] += size
             self._kept[kind][object_name] = _Kept(resource_version(obj), key, packed, size)
@@ -263,14 +271,14 @@ class Cache:
                     self.outdated.add(key)
         return concerned
 
-    def _leave_out(self, kind: Kind, key: Key) -> set[Key]:
+    def _leave_out(self, kind: Kind, key: Key, object_name: _ObjectName) -> set[Key]:
+        left_out = self._left_out.setdefault(key.namespace, {})
+        for each in (key, Key(*object_name)):
+            is_known = (kind, each) in left_out or len(left_out) < MAX_LEFT_OUT
+            left_out[kind, each if is_known else Key(key.namespace, "")] = self._lists
         if kind == self.kinds[0]:
             log.error("%s: not observed: objects of operators in its namespace take too much memory", key)
             metrics.OVERSIZED_OBJECTS.labels(kind.name).inc()
-            return set()
-        left_out = self._left_out.setdefault(key.namespace, {})
-        is_known = (kind, key) in left_out or len(left_out) < MAX_LEFT_OUT
-        left_out[kind, key if is_known else Key(key.namespace, "")] = self._lists
         return {key}
 
     async def written(self, kind: Kind, namespace: str, name: str, write: Awaitable[Obj]) -> Obj:
@@ -349,7 +357,7 @@ class Cache:
         for at in [namespace] if namespace else list(self._left_out):
             left_out = self._left_out.pop(at, {})
             stored = {each for each, last in left_out.items() if each[0] == kind and last < number}
-            concerned |= {key for _, key in stored}
+            concerned |= {key for _, key in stored if key in self._names[kind] or key in self._names[self.kinds[0]]}
             if remaining := {each: last for each, last in left_out.items() if each not in stored}:
                 self._left_out[at] = remaining
         return concerned

@@ -340,13 +340,15 @@ class Process:
         """Relist and reconcile everything periodically while this replica leads, to recover missed events.
 
         The caches of other replicas are kept by their watches. What these may miss without an error is recovered when
-        the replica leads: until then nothing is decided from its cache.
+        the replica leads: until then nothing is decided from its cache. Each lists what was left out once it has space.
         """
         await self._watch.synced.wait()
         gc.freeze()  # listed objects are long-lived: scanning them is most of the garbage collector's cost
         half = self._options.resync / 2
         while True:
-            await asyncio.sleep(half * random.uniform(0.9, 1.1))
+            for _ in range(10):
+                await asyncio.sleep(half / 10 * random.uniform(0.9, 1.1))
+                await self._watch.readmit()
             if any(lane.queue.is_open for lane in self._lanes):
                 for lane in self._lanes:
                     lane.resync(half)

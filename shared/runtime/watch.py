@@ -129,7 +129,14 @@ class Watch:
         """List everything again within a time in seconds, one collection after the other. The watches continue."""
         for reflector in self._cached.values():
             await reflector.refresh()
+            await self.readmit()
             await asyncio.sleep(seconds / len(self._cached))
+
+    async def readmit(self) -> None:
+        """List the kinds of which objects were left out for which there is space now."""
+        for (kind, _), reflector in self._cached.items():
+            if any(watched.cache.lacks(kind) for watched in self._watched):
+                await reflector.refresh()
 
     async def restart(self) -> None:
         """List everything again at once, because the API server is ready again after it was down.

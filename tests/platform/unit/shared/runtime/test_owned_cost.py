@@ -247,6 +247,34 @@ async def test_left_out_objects_are_stored_by_a_later_list_with_fewer_objects() 
     assert cache.get(CONFIG_MAP, NAMESPACE, "missing") is None
 
 
+async def test_resource_whose_objects_are_complete_is_read_although_others_are_left_out() -> None:
+    """One left-out object of a kind stopped every resource of the namespace that has none of this kind."""
+    cache = controllers()["rediscluster"].cache(lambda _: None)
+    for number in range(60):
+        cache.put(CONFIG_MAP, random_config_map(number, "a"))
+    assert cache.get(CONFIG_MAP, NAMESPACE, "b") is None
+    assert cache.owned(POD, Key(NAMESPACE, "b")) == []
+    with pytest.raises(ForeignObject):
+        cache.get(CONFIG_MAP, NAMESPACE, "a-59")
+    with pytest.raises(ForeignObject):
+        cache.owned(POD, Key(NAMESPACE, "a"))
+
+
+async def test_kinds_with_left_out_objects_are_named_once_there_is_space() -> None:
+    cache = controllers()["rediscluster"].cache(lambda _: None)
+    items = [random_config_map(number, "a") for number in range(60)]
+    for item in items:
+        cache.put(CONFIG_MAP, item)
+    assert not any(map(cache.lacks, cache.kinds)), "a list would leave them out again"
+    for item in items:
+        cache.on_deleted(CONFIG_MAP, item)
+    assert [kind for kind in cache.kinds if cache.lacks(kind)] == [CONFIG_MAP]
+    listed: Obj = {"metadata": {"resourceVersion": "7"}, "items": []}
+    assert Relist(cache, CONFIG_MAP, None).take(listed) == set(), "it has no objects"
+    assert not cache.lacks(CONFIG_MAP)
+    assert cache.owned(POD, Key(NAMESPACE, "a")) == []
+
+
 def empty_config_map(number: int, version: int = 5, instance: str = "a") -> Obj:
     labels = {MANAGED_BY: "redis-operator", INSTANCE: instance}
     return {

@@ -6,11 +6,16 @@ import asyncio
 import itertools
 from dataclasses import replace
 
+import pytest
+
 from shared.kubernetes.client import Request, Response
+from shared.kubernetes.encoding import MAX_PARSED_BYTES
 from shared.kubernetes.kinds import CONFIG_MAP, LEASE
+from shared.kubernetes.ownership import INSTANCE, MANAGED_BY
+from shared.runtime import cache
 from shared.runtime.process import Process
 from tests.harness import ApiServer
-from tests.platform.unit.shared.runtime.test_garbage import BOX, World
+from tests.platform.unit.shared.runtime.test_garbage import BOX, NAME, World
 from tests.support.virtual_time import in_virtual_time
 
 RESYNC_SECONDS = 600.0
@@ -40,6 +45,37 @@ def connected(world: World) -> tuple[Process, Listed]:
     """Return a process, and its connection to the world's API server."""
     listed = Listed(world.server)
     return world.process(lambda transports: replace(transports, work=listed)), listed
+
+
+@in_virtual_time
+async def test_each_replica_lists_left_out_objects_as_soon_as_there_is_space(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A replica that began to lead still lacked what was deleted weeks before."""
+    monkeypatch.setattr(cache, "MAX_STORED_BYTES", 2 * MAX_PARSED_BYTES)
+    monkeypatch.setattr(cache, "ENTRY_BYTES", MAX_PARSED_BYTES // 10)
+    world = World()
+    world.forbid_watching_secrets()
+    (first, by_first), (second, by_second) = connected(world), connected(world)
+    tasks = [asyncio.create_task(process.run()) for process in (first, second)]
+    await world.until("the first reconcile", lambda: world.reported() == ("one", "1", "True"))
+    await asyncio.sleep(60)
+    user = world.server.actor("user")
+    labels = {MANAGED_BY: NAME, INSTANCE: "other"}
+    for number in range(30):
+        metadata = {"name": f"junk-{number}", "namespace": "default", "labels": labels}
+        user.create(CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    await asyncio.sleep(5)
+    by_first.lists.clear()
+    by_second.lists.clear()
+    for number in range(30):
+        user.delete(CONFIG_MAP, "default", f"junk-{number}")
+    await asyncio.sleep(RESYNC_SECONDS / 10)
+    assert [path for _, path in by_second.lists] == [CONFIG_MAP.path()]
+    assert CONFIG_MAP.path() in [path for _, path in by_first.lists]
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 @in_virtual_time
