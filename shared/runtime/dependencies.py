@@ -290,6 +290,7 @@ class _NotingKube(Kube):
         self._dependencies = dependencies
         self._key = key
         self._uses_copies = uses_copies
+        self._reconcile = dependencies.known(key)
         self._turn = asyncio.Semaphore(MAX_CONCURRENT_READS)
         self._asking, self._alone = asyncio.Lock(), asyncio.Lock()
         self._size, self._advice = 0, ""
@@ -345,7 +346,8 @@ class _NotingKube(Kube):
 
     async def _take_turn(self) -> None:
         async with self._asking:  # several reads at once have one turn
-            await self._dependencies.take_turn(self._key)
+            if self._dependencies.known(self._key) is self._reconcile:  # else it has failed, and left this read behind
+                await self._dependencies.take_turn(self._key)
 
     async def pages(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> AsyncIterator[Obj]:
         if kind == PERSISTENT_VOLUME_CLAIM:  # the caller keeps all of them

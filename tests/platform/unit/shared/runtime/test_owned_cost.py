@@ -411,6 +411,36 @@ async def test_read_that_a_failed_reconcile_left_behind_keeps_no_turn() -> None:
                 await dependencies.take_turn(key)
 
 
+async def test_read_that_a_failed_reconcile_left_behind_does_not_take_the_turn_of_the_next_one() -> None:
+    """The next one waited for itself until it was stopped."""
+    dependencies, failing = Dependencies([SECRET], lambda _: None), Key(NAMESPACE, "failing")
+    holder, answers = Key(NAMESPACE, "holder"), asyncio.Event()
+
+    class Late(Claims):
+        async def request(self, request: Request) -> Response:
+            await answers.wait()
+            return await super().request(request)
+
+    def read(claims: Claims) -> asyncio.Task[Obj]:
+        with dependencies.noting(failing, Kube(claims, manager="op")) as kube:
+            return asyncio.create_task(kube.get(PERSISTENT_VOLUME_CLAIM, NAMESPACE, "data-0"))
+
+    with dependencies.reconcile(failing):
+        left = read(Late())
+        await asyncio.sleep(0.01)
+    with dependencies.reconcile(failing):
+        with dependencies.reconcile(holder):
+            await dependencies.take_turn(holder)
+            answers.set()
+            await asyncio.sleep(0.01)
+            present = read(Claims())
+            await asyncio.sleep(0.01)
+            assert not present.done()
+        async with asyncio.timeout(5):
+            await present
+    await left
+
+
 async def test_status_names_the_objects_that_take_too_much_memory() -> None:
     of = memcached_controller(parse_options("memcached-operator", "memcached", [], {}))
     harness = Harness(of)
