@@ -5,6 +5,7 @@ Each fact is quoted from where Kubernetes or the operator reported it. Nothing i
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,14 +37,17 @@ class Fact:
     fix: str = ""
 
 
-def of_resource(database: Database, resource: Obj, seen: Overview, events: Sequence[Obj], now: datetime) -> list[Fact]:
+def of_resource(
+    database: Database, resource: Obj, seen: Overview, events: Sequence[Obj], now: datetime, target: Sequence[str] = ()
+) -> list[Fact]:
     """Return why a resource is as it is.
 
     Args:
         seen: overview of the resource.
         events: events about it and its pods.
+        target: flags for its cluster, in commands that a user may copy.
     """
-    where = f" --namespace {seen.namespace}"
+    where = f" {shlex.join([*target, '--namespace', seen.namespace])}"
     facts = [_ready(database, seen)]
     facts += _others(database, seen)
     if seen.deleting:
@@ -55,9 +59,8 @@ def of_resource(database: Database, resource: Obj, seen: Overview, events: Seque
             Fact("resource", "A user paused the reconciliation: the operator changes and repairs nothing.", fix)
         )
     if not seen.observed:
-        facts.append(
-            Fact("resource", "The operator has not observed the last change of the spec.", "kubectl platform doctor")
-        )
+        fix = shlex.join(["kubectl", "platform", "doctor", *target])
+        facts.append(Fact("resource", "The operator has not observed the last change of the spec.", fix))
     facts += [Fact("progress", f"Unfinished: {work}.") for work in seen.progress]
     if seen.decision:
         fix = f"kubectl platform confirm {seen.kind.lower()}/{seen.name}{where}"

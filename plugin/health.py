@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -72,12 +73,13 @@ def kinds(served: Mapping[str, bool]) -> Iterator[Finding]:
             yield Finding(f"kind {name}", WARNING, "The CRD is not installed.", fix)
 
 
-def operators(deployments: Sequence[Obj], pods: Sequence[Obj]) -> Iterator[Finding]:
+def operators(deployments: Sequence[Obj], pods: Sequence[Obj], target: Sequence[str] = ()) -> Iterator[Finding]:
     """Check the processes of the operators.
 
     Args:
         deployments: Deployments of operators.
         pods: pods of these Deployments.
+        target: flags for the cluster, in commands that a user may copy.
     """
     for database in SERVERS:
         if not any(is_of(each, database) for each in deployments):
@@ -85,7 +87,7 @@ def operators(deployments: Sequence[Obj], pods: Sequence[Obj]) -> Iterator[Findi
             yield Finding(f"{database.operator} operator", WARNING, "No Deployment of it was found.", fix)
     for deployment in deployments:
         metadata, status = deployment["metadata"], accessors.status_of(deployment)
-        where = f"deployment/{metadata['name']} --namespace {metadata['namespace']}"
+        where = shlex.join([f"deployment/{metadata['name']}", *target, "--namespace", metadata["namespace"]])
         desired = _desired(deployment)
         ready, updated = (status.get(name) or 0 for name in ("readyReplicas", "updatedReplicas"))
         image = ", ".join(each["image"] for each in _containers(deployment))
@@ -106,7 +108,9 @@ def operators(deployments: Sequence[Obj], pods: Sequence[Obj]) -> Iterator[Findi
             yield Finding(check, GOOD, f"{ready} of {desired} replicas are ready ({image}).")
 
 
-def leases(deployments: Iterable[Obj], found: Iterable[Obj], now: datetime) -> Iterator[Finding]:
+def leases(
+    deployments: Iterable[Obj], found: Iterable[Obj], now: datetime, target: Sequence[str] = ()
+) -> Iterator[Finding]:
     """Check that a replica of each operator, or of each of its shards, leads: only it changes anything.
 
     The holder of the Lease of an operator is a replica, or names the number of shards. Leases of shards that no longer
@@ -114,6 +118,7 @@ def leases(deployments: Iterable[Obj], found: Iterable[Obj], now: datetime) -> I
 
     Args:
         found: Leases of the namespaces of the Deployments.
+        target: flags for the cluster, in commands that a user may copy.
     """
     specs = {(each["metadata"]["namespace"], each["metadata"]["name"]): each.get("spec") or {} for each in found}
     running = [each for each in deployments if _desired(each)]
@@ -123,14 +128,15 @@ def leases(deployments: Iterable[Obj], found: Iterable[Obj], now: datetime) -> I
             count, _, suffix = str(specs.get((namespace, name), {}).get("holderIdentity")).rpartition("-")
             shards = int(count) if suffix == "shards" and count.isdecimal() else 0
             for lease in (name, *(lease_of(name, index) for index in range(shards))):
-                yield _leader(f"leader of {lease}", specs.get((namespace, lease), {}), now)
+                yield _leader(f"leader of {lease}", specs.get((namespace, lease), {}), now, target)
 
 
-def _leader(check: str, spec: Obj, now: datetime) -> Finding:
+def _leader(check: str, spec: Obj, now: datetime, target: Sequence[str]) -> Finding:
     holder, age = spec.get("holderIdentity"), since(spec.get("renewTime"), now)
     if not holder or age is None:
         state = BAD if age and age > MAX_RELEASED_SECONDS else WARNING
-        return Finding(check, state, "No replica leads.", "read the operator's log: kubectl platform logs")
+        fix = f"read the operator's log: {shlex.join(['kubectl', 'platform', 'logs', *target])}"
+        return Finding(check, state, "No replica leads.", fix)
     if age > 4 * int(spec.get("leaseDurationSeconds") or 15):
         text = f"{holder} renewed its Lease {duration(age)} ago."
         return Finding(check, BAD, text, "check the operator's pods and log: nothing is changed without a leader")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -98,8 +99,13 @@ COLUMNS = ("NAMESPACE", "RESOURCE", "READY", "AVAILABLE", "REASON", "SINCE", "ME
 """Columns of `row`."""
 
 
-def tree(each: Overview) -> Tree:
-    """Return a resource as a tree: conditions, unfinished work, what waits for a user, and the servers."""
+def tree(each: Overview, target: Sequence[str] = ()) -> Tree:
+    """Return a resource as a tree: conditions, unfinished work, what waits for a user, and the servers.
+
+    Args:
+        target: flags for its cluster, in commands that a user may copy.
+    """
+    where = shlex.join([*target, "--namespace", each.namespace])
     style = "green" if each.ready.normal else "red"
     title = [f"[bold]{escape(each.reference)}[/]", escape(each.version), f"[{style}]{escape(each.phase)}[/]"]
     root = Tree("  ".join(filter(None, title)))
@@ -114,7 +120,7 @@ def tree(each: Overview) -> Tree:
     if each.decision:
         branch = root.add("[bold red]waits for your decision[/]")
         branch.add(escape(each.decision["message"]))
-        branch.add(f"kubectl platform confirm {each.kind.lower()}/{each.name} --namespace {each.namespace}")
+        branch.add(escape(f"kubectl platform confirm {each.kind.lower()}/{each.name} {where}"))
     branches: dict[str, Tree] = {}
     for server in each.servers:
         if server.group not in branches:

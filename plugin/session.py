@@ -81,7 +81,7 @@ class Session:
         try:
             return await self.kube.get(database.kind, self.namespace, name)
         except NotFound:
-            fix = f"kubectl get {database.kind.plural} --all-namespaces"
+            fix = shlex.join(["kubectl", "get", database.kind.plural, *self.target.flags, "--all-namespaces"])
             raise Problem(
                 f"{database.kind.name} {self.namespace}/{name} does not exist", f"find it with: {fix}"
             ) from None
@@ -194,7 +194,7 @@ async def _load(loader: Any, paths: str, context: str, configuration: Configurat
 def described(error: KubeError) -> Problem:
     """Return what a failed request means for a user."""
     fixes = {
-        "Forbidden": "request this right from the administrator of the cluster; `kubectl auth can-i` shows yours",
+        "Forbidden": "request this right from the administrator of the cluster; `auth can-i` of kubectl shows yours",
         "Conflict": "the object has changed in between: read it again, and repeat the command",
         "Unavailable": "the API server cannot be reached now: check the network, and repeat the command",
     }

@@ -95,7 +95,8 @@ async def _operators(session: Session, namespace: str) -> list[Finding]:
     namespaces = sorted({each["metadata"]["namespace"] for each in running})
     pods = [pod for found in namespaces for pod in await session.objects(POD, found, OPERATORS)]
     leases = [lease for found in namespaces for lease in await session.objects(LEASE, found)]
-    return [*health.operators(running, pods), *health.leases(running, leases, now())]
+    target = session.target.flags
+    return [*health.operators(running, pods, target), *health.leases(running, leases, now(), target)]
 
 
 async def _webhooks(session: Session) -> list[Finding]:

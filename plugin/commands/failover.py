@@ -37,7 +37,8 @@ async def failover(session: Session, output: Output, words: tuple[str, ...], cho
     arguments, password = once(server.name, access, client)
     answer = session.run(*arguments, stdin=password).strip()
     if answer != "OK":
-        raise Problem(f"{server.name} refused the failover: {answer}", f"kubectl platform why {words[0]}")
+        fix = f"kubectl platform why {words[0]} {session.flags}"
+        raise Problem(f"{server.name} refused the failover: {answer}", fix)
 
     async def missing() -> str:
         found = await session.resource(database, name)

@@ -83,7 +83,7 @@ async def report(
     pods = await pods_of(session, database, resource)
     events = await events_of(session, resource, pods)
     seen = overview(database, resource, pods, now())
-    facts = diagnosis.of_resource(database, resource, seen, events, now())
+    facts = diagnosis.of_resource(database, resource, seen, events, now(), session.target.flags)
     files: dict[str, str] = {
         "why.txt": "".join(f"{fact.source}: {fact.text}\n" for fact in facts),
         "resource.json": _json(resource),

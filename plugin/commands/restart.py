@@ -72,7 +72,7 @@ async def restart(
         raise Problem(f"{', '.join(unknown)} is no pod of {database.kind.name} {name}", f"its pods: {', '.join(order)}")
     order = [pod for pod in order if pod in chosen] if chosen else order
     if not order:
-        raise Problem(f"{database.kind.name} {name} has no pods", f"kubectl platform why {words[0]}")
+        raise Problem(f"{database.kind.name} {name} has no pods", f"kubectl platform why {words[0]} {session.flags}")
     lost = " Each server loses its items." if database == MEMCACHED else ""
     if not yes:
         reference = f"{database.kind.name} {session.namespace}/{name}"

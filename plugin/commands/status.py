@@ -37,7 +37,7 @@ async def status(session: Session, output: Output, words: tuple[str, ...]) -> No
         output.json(shown if len(shown) > 1 else shown[0])
         return
     for each in shown:
-        output.console.print(tree(each), soft_wrap=not output.is_terminal)
+        output.console.print(tree(each, session.target.flags), soft_wrap=not output.is_terminal)
 
 
 COMMANDS = (status,)

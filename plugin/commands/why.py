@@ -42,7 +42,7 @@ async def _of_resource(session: Session, words: tuple[str, ...]) -> list[Fact]:
     pods = await pods_of(session, database, resource)
     events = await events_of(session, resource, pods)
     found = overview(database, resource, pods, now())
-    return diagnosis.of_resource(database, resource, found, events, now())
+    return diagnosis.of_resource(database, resource, found, events, now(), session.target.flags)
 
 
 async def _of_pod(session: Session, name: str) -> list[Fact]:

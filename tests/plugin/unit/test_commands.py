@@ -362,6 +362,27 @@ def test_error_names_the_problem_and_the_fix(orders: Terminal, line: str, messag
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "status rediscluster/cache",
+        "why rediscluster/cache",
+        "why cache-0",
+        "why rediscluster/none",
+        "confirm rediscluster/cache",
+        "restart rediscluster/cache --yes --timeout 1",
+        "pause rediscluster/cache",
+    ],
+)
+def test_commands_to_copy_are_for_the_same_cluster(lost: Terminal, line: str) -> None:
+    """In the current context, a resource of the same name may exist: a confirmation would lose its data."""
+    chosen = "--kubeconfig /tmp/prod --context prod"
+    output = " ".join(lost.run(f"{line} {chosen}").output.split())
+    commands = [each for each in output.split("kubectl ")[1:] if not each.startswith("wrote the spec last")]
+    assert commands
+    assert all(chosen in each for each in commands), output
+
+
 PAUSED_FOR = 1800
 """Seconds of a pause after each server, longer than the default of --timeout for two."""
 

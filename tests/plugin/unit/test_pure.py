@@ -31,6 +31,7 @@ from shared.kubernetes.kinds import Obj
 from shared.status.reconciliation_pause import PAUSE
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+TARGET = ["--context", "prod"]
 
 
 def ago(**passed: float) -> str:
@@ -209,7 +210,7 @@ def deployment(name: str, ready: int, replicas: int = 1) -> Obj:
 
 
 def test_doctor_finds_an_operator_that_is_missing_or_down() -> None:
-    found = list(health.operators([deployment("redis-operator", 0), deployment("etcd-operator", 1, 2)], []))
+    found = list(health.operators([deployment("redis-operator", 0), deployment("etcd-operator", 1, 2)], [], TARGET))
     states = {finding.check: finding.state for finding in found}
     assert states == {
         "memcached operator": WARNING,
@@ -217,6 +218,7 @@ def test_doctor_finds_an_operator_that_is_missing_or_down() -> None:
         "operator platform-etcd-operator": WARNING,
     }
     assert all(finding.fix for finding in found)
+    assert all("--context prod" in finding.fix for finding in found if "kubectl " in finding.fix)
 
 
 @pytest.mark.parametrize(
@@ -229,8 +231,9 @@ def test_doctor_finds_an_operator_that_is_missing_or_down() -> None:
     ],
 )
 def test_doctor_judges_the_leader(spec: Obj, state: str) -> None:
-    [found] = health.leases([deployment("redis-operator", 1)], [lease("redis-operator", **spec)], NOW)
+    [found] = health.leases([deployment("redis-operator", 1)], [lease("redis-operator", **spec)], NOW, TARGET)
     assert found.state == state
+    assert "kubectl " not in found.fix or found.fix.endswith("kubectl platform logs --context prod")
 
 
 def lease(name: str, **spec: object) -> Obj:
