@@ -296,15 +296,17 @@ async def test_event_of_a_resource_with_many_objects_costs_no_more() -> None:
         queue.done(key)
 
 
-@pytest.mark.parametrize("instances", [1, 40_000])
+@pytest.mark.parametrize("instances", [1, 60_000])
 async def test_many_small_objects_take_a_share_of_the_cache(instances: int) -> None:
     """The entry of each takes 20 times as much as its content."""
     cache = controllers()["rediscluster"].cache(lambda _: None)
-    async with cost.bounded(size=24 * MIB):
-        for number in range(40_000):
+    async with cost.bounded(size=48 * MIB):
+        for number in range(60_000):
             cache.put(CONFIG_MAP, empty_config_map(number, instance=f"a-{number % instances}"))
             if number % 100 == 0:
                 await asyncio.sleep(0)
+            if number == 40_000:  # 3,000 resources with 12 objects each
+                assert cache.owned(POD, Key(NAMESPACE, "b")) == []
     with pytest.raises(ForeignObject, match="more than 16 MiB"):
         cache.owned(POD, Key(NAMESPACE, "another" if instances > 1 else "a-0"))
     assert cache.owned(POD, Key("other", "b")) == []
