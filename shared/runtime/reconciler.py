@@ -412,8 +412,9 @@ class Reconciler:
     async def _overrun(self, key: Key) -> str:
         """Retry a reconcile that was stopped, as after a crash, and report it without observing the servers again."""
         message = (
-            f"The reconcile was stopped after {RECONCILE_TIMEOUT_SECONDS:.0f} s, because servers answer too slowly. "
-            "The next one continues, with back-off. Check the load of the servers, and the log of the operator."
+            f"The reconcile was stopped after {RECONCILE_TIMEOUT_SECONDS:.0f} s: servers answer too slowly, or it "
+            "waited for others of its namespace whose volume claims have large annotations. The next one continues, "
+            "with back-off. Check the load of the servers, these annotations, and the log of the operator."
         )
         log.warning("%s: %s: %s", key, RECONCILE_TIMEOUT, message)
         result = self._retry(key)

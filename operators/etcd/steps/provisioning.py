@@ -98,7 +98,7 @@ def provided_versions(seen: Assessment) -> dict[str, str | None]:
     secrets, given = seen.secrets, names.root_secret(seen.resource)
     versions = versions_of({given: secrets.found.get(given)}) if given else {}
     for each in secrets.copies:
-        settled = steps.settled_at(secrets.found.get(each.name), COPIED)
+        settled = steps.settled_at(secrets.found.get(each.name), COPIED, seen.now)
         is_loaded = settled is not None and settled <= seen.now and versions.get(each.source, "") is not None
         source = secrets.found.get(each.source) if is_loaded else None
         versions |= versions_of({each.source: source})
