@@ -170,7 +170,7 @@ def managers_of(paths: Sequence[str], obj: Obj, *, own: str) -> list[str]:
 
 
 def shared_keys(secret: Obj | None, keys: Iterable[str], *, own: str) -> dict[str, str]:
-    """Return those of the keys that other managers own, too, with an empty text: only a text replaces theirs."""
+    """Return those of the keys that other managers own, too, with an empty text: only a text replaces another one."""
     return {key: "" for key in keys if secret is not None and managers_of([f"data.{key}"], secret, own=own)}
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from operators.etcd.api.versions import Version
 from operators.etcd.backup.snapshot import Record
 from operators.etcd.client.server import CORRUPT, NOSPACE, Access, Endpoint, Server
-from operators.etcd.membership.corruption import INCONSISTENT
+from operators.etcd.objects.pod import INCONSISTENT
 from shared.kubernetes.kinds import Kind, Obj
 from simulator.api_server.requests import TargetedRequest
 from simulator.clock import Clock

@@ -108,7 +108,7 @@ class Kubelet:
 
     @property
     def state(self) -> tuple[object, ...]:
-        """What it does next depends on this, besides the API server, the processes and the time."""
+        """State on which the next step depends, in addition to the API server, the processes and the time."""
         where = self.created, self.reusable, sorted(self.cordoned)
         return *where, id(self.ignores_stop), self.sleeps, self._started, self._exits
 

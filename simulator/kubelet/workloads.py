@@ -69,7 +69,7 @@ class Workloads:
 
     @property
     def state(self) -> tuple[object, ...]:
-        """What the next step depends on besides the API server, the processes and the time."""
+        """State on which the next step depends, in addition to the API server, the processes and the time."""
         return id(self.pod_problem), self._created, self._kubelet.state
 
     def use_hosts(self, names: Iterable[str]) -> None:

@@ -58,7 +58,7 @@ def files_number(seen: Assessment, *, afresh: bool) -> int:
     """Return the number of the files of the next pods; of those without persistence, which start with none, the last.
 
     The command lines of pods that use their files are the record, or else the pod template, which clients may change.
-    Volume claims and the ConfigMap have the number that follows: they outlive pods and StatefulSet.
+    Volume claims and the ConfigMap, which outlive pods and StatefulSet, have the number that follows.
     """
     pods = [each.pod_obj for each in seen.instances if each.pod_obj]
     used = [_used(each) for each in pods if not is_started_afresh(each)]

@@ -42,7 +42,7 @@ class State(NamedTuple):
         return self
 
     def __reduce__(self) -> Any:
-        """Leave out the states before when a world is compared: the number stands for them."""
+        """Leave out the states before when a world is compared: the number is enough."""
         return State, (self.number, self.entry, None)
 
 

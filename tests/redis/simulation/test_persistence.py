@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.redis.simulation.process import Process
 
 from operators.redis.objects.names import APPLIED_PERSISTENCE
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from simulator.redis import server
+from simulator.redis.process import Process
 from tests.harness.scenario import ScenarioStep, Stage, at_once, delete, edit, later, limit_turns, operator_down
 from tests.harness.scenario_runner import ScenarioRun
-from tests.redis.simulation import server
 from tests.redis.simulation.database import FakeRedis
 from tests.redis.simulation.guard import values
 from tests.redis.simulation.losses import SUBJECT
@@ -127,7 +127,7 @@ async def test_primary_without_its_replica_accepts_writes_while_snapshots_replac
 
 
 async def test_server_that_rewrites_its_log_gets_few_requests_for_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It notes the request until the rewrite is over (BGSAVE SCHEDULE), which INFO does not show."""
+    """The server notes the request until the rewrite is over (BGSAVE SCHEDULE), which INFO does not show."""
     requests: list[tuple[str, float]] = []
 
     def noted(redis: FakeRedis, process: Process, _: server.Words) -> str:

@@ -234,7 +234,7 @@ def stored(obj: Obj) -> Obj:
 
 def patched(annotation: str) -> list[Obj]:
     """Return the managedFields of an object of which the operator wrote an annotation with a merge patch."""
-    fields = {"f:metadata": {"f:annotations": {f"f:{annotation}": {}}}}
+    fields: Obj = {"f:metadata": {"f:annotations": {f"f:{annotation}": {}}}}
     return [{"manager": "redis-operator", "operation": "Update", "fieldsV1": fields}]
 
 

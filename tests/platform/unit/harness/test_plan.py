@@ -90,7 +90,7 @@ async def test_predicted_steps_are_those_that_are_executed(case: Case) -> None:
     assert form(predicted.steps) == form(await executed(case.operator, play, case.spec))
 
 
-REST = {"memcached": {"version": "1.6.18"}, "etcd": {"version": "3.6.16"}, "redis": {"replicas": 8}}
+REST: dict[str, Obj] = {"memcached": {"version": "1.6.18"}, "etcd": {"version": "3.6.16"}, "redis": {"replicas": 8}}
 
 
 @pytest.mark.parametrize("operator", WORLDS)

@@ -255,7 +255,7 @@ def test_next_pods_use_the_files_that_the_pods_use() -> None:
 
 
 def test_number_of_the_files_outlives_all_pods_of_a_cluster_without_claims() -> None:
-    """Their volumes are shared (spec.pod[0].volumes), and StatefulSet and pods are deleted together."""
+    """The volumes are shared (spec.pod[0].volumes), and StatefulSet and pods are deleted together."""
     assert switched_on(False, template=False, pods=False, file=2)[0].endswith(".2.conf")
     assert switched_on(False, template=False, pods=False, file="9" * 5_000)[0] == ""
     resource, found = world(*formed())
@@ -266,5 +266,5 @@ def test_number_of_the_files_outlives_all_pods_of_a_cluster_without_claims() -> 
 
 
 def test_persistence_is_switched_off_everywhere_although_the_stateful_set_was_deleted_meanwhile() -> None:
-    """No number fits the files of all: some pods ignored theirs."""
+    """No number fits the files of all: some pods ignored their files."""
     assert "PLATFORM_LAST_RUN" in switched_on(False, True, template=False)[0]

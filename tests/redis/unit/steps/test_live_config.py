@@ -642,7 +642,7 @@ def test_log_stays_on_while_a_node_is_away(copies: int) -> None:
 
 
 def test_server_that_loads_its_data_gets_no_request_for_a_snapshot() -> None:
-    """It refuses one (LOADING), and the requests to the others would not be sent."""
+    """Such a server refuses one (LOADING), and the requests to the others would not be sent."""
     after, found = leaving_log(1, saved={1: UNSAVED[0] | {"loading": True}, 2: UNSAVED[0]})
     assert [call.at.name for call in of(planned(after, found).actions, "SaveSnapshot")] == ["demo-2"]
 

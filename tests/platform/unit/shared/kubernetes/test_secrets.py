@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 import pytest
-from tests.harness.api_server.server import ApiServer
 
 from shared.kubernetes import secret_provenance, secrets
 from shared.kubernetes.client import Kube
@@ -17,6 +16,7 @@ from shared.kubernetes.secrets import TOO_LONG, content_of, digest, encoded, key
 from shared.pki import ca
 from shared.pki.certs import Pair
 from shared.pki.secret_checks import UnusableSecret, texts, wrong_with_hosts, wrong_with_pair
+from simulator.api_server.server import ApiServer
 
 NOW = datetime.now(UTC)
 
