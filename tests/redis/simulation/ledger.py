@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from simulator.redis.client import Entry
+from tests.redis.simulation.client import Entry
 
 
 class State(NamedTuple):
@@ -40,10 +40,6 @@ class State(NamedTuple):
 
     def __deepcopy__(self, _: Any) -> State:
         return self
-
-    def __reduce__(self) -> Any:
-        """Leave out the states before when a world is compared: the number is enough."""
-        return State, (self.number, self.entry, None)
 
 
 NEVER = State(0, None, None)
