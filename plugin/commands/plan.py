@@ -54,7 +54,7 @@ async def plan(
 ) -> None:
     """Show each step of a change before it is made.
 
-    With a file, the API server first judges the manifest, as `kubectl apply --dry-run=server` does. Then the operator's
+    With a file, the API server first judges the manifest, as for `kubectl apply`. Then the operator's
     own code executes the change in a simulation of what runs now, to its end. With KIND/NAME, the plan has the
     remaining steps of a change in progress. Nothing is written to the cluster. The plan needs the right to read the
     resource, its objects, and its Secrets, of which it shows nothing.
