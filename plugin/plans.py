@@ -77,6 +77,8 @@ def summary(plan: Plan) -> str:
         return f"There is no plan: {plan.message}"
     if plan.outcome == "nothing":
         return "Nothing to do."
+    if not plan.steps and plan.person is not None:
+        return "No step is possible now."
     replaced = sum(len(pods) for pods, _ in restarts(plan))
     least = min(shown, key=lambda step: step.redundancy, default=None)
     parts = [
@@ -90,7 +92,7 @@ def summary(plan: Plan) -> str:
 def end(plan: Plan) -> Iterable[str]:
     """Yield how the plan ends, if it does not end with a resource that is Ready."""
     if plan.person is not None:
-        yield f"Then it waits for a person. {plan.person.reason}: {plan.person.message}"
+        yield f"{'Then it' if plan.steps else 'It'} waits for a person. {plan.person.reason}: {plan.person.message}"
         if plan.person.token:
             yield f"Token of this decision: {plan.person.token} (kubectl platform confirm)"
     elif plan.steps and not plan.ready:

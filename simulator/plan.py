@@ -190,6 +190,8 @@ async def _simulated(subject: Subject, options: Options, live: Live, change: Obj
     try:
         if live.resource is not None and accessors.is_terminating(live.resource):
             raise Unmodelled("The resource is being deleted: its objects follow it.")
+        if live.resource is not None and awaits_confirmation(live.resource):
+            return _awaiting(live.resource, change)
         if live.resource is not None and change is not None and _is_at_rest(live.resource):
             at_rest = await _run(subject, options, live, None, find)
             if moved := [step for step in at_rest.steps if not step.minor]:
@@ -213,6 +215,21 @@ def ended(named: Obj, outcome: str, reason: str, message: str) -> Plan:
 
 def _is_at_rest(resource: Obj) -> bool:
     return accessors.is_current(resource) and accessors.is_true(resource, conditions.READY)
+
+
+def _awaiting(resource: Obj, change: Obj | None) -> Plan:
+    """Return the plan of a resource that waits for the confirmation of a loss. Nothing is simulated: servers are lost.
+
+    Raises:
+        Unmodelled: the change confirms it.
+    """
+    if change is not None and not awaits_confirmation({**resource, "spec": change.get("spec") or {}}):
+        raise Unmodelled("The change confirms the recovery of lost data, which is not simulated.")
+    ready = accessors.condition(resource, conditions.READY)
+    recovery = resource["status"]["recovery"]
+    message = str(recovery.get("message") or ready.get("message") or "")
+    person = Person(str(ready.get("reason") or ""), message, str(recovery["token"]))
+    return dataclasses.replace(ended(resource, PERSON, person.reason, message), person=person)
 
 
 async def _run(subject: Subject, options: Options, live: Live, change: Obj | None, find: Find) -> Plan:

@@ -69,17 +69,20 @@ async def plan(
     if path:
         database, manifest = applying.read(path, sys.stdin.read() if path == "-" else None)
         manifest["metadata"].setdefault("namespace", session.namespace)
-        found = await _of_manifest(session, database, manifest, operator_namespace)
+        found = await _of_manifest(session, output, database, manifest, operator_namespace)
     else:
         database, name = only(parsed(words))
         if database == BACKUP:
             raise Problem("an EtcdBackup has no plan", "name a Memcached, EtcdCluster or RedisCluster")
-        found = await _planned(session, database, await session.resource(database, name), None, operator_namespace)
+        live = await session.resource(database, name)
+        found = await _planned(session, output, database, live, None, operator_namespace)
     _show(output, found, all_steps=all_steps)
     raise click.exceptions.Exit(plans.EXIT_CODES[found.outcome])
 
 
-async def _of_manifest(session: Session, database: Database, manifest: Obj, operator_namespace: str) -> Plan:
+async def _of_manifest(
+    session: Session, output: Output, database: Database, manifest: Obj, operator_namespace: str
+) -> Plan:
     from simulator.plan import REFUSED, ended
 
     metadata = manifest["metadata"]
@@ -90,11 +93,16 @@ async def _of_manifest(session: Session, database: Database, manifest: Obj, oper
         return ended(manifest, REFUSED, "Refused", str(refusal))
     except NotFound:
         raise Problem(f"the cluster does not serve {database.kind.name}", "kubectl platform doctor") from None
-    return await _planned(session, database, live, change, operator_namespace)
+    return await _planned(session, output, database, live, change, operator_namespace)
 
 
 async def _planned(
-    session: Session, database: Database, live: Obj | None, change: Obj | None, operator_namespace: str
+    session: Session,
+    output: Output,
+    database: Database,
+    live: Obj | None,
+    change: Obj | None,
+    operator_namespace: str,
 ) -> Plan:
     from simulator import subjects
     from simulator.plan import UNKNOWN, Unmodelled, ended
@@ -110,7 +118,8 @@ async def _planned(
         options = subjects.options(subject, deployment)
     except Unmodelled as unknown:
         return ended(named, UNKNOWN, "Unmodelled", str(unknown))
-    found = await simulated(subject, options, await reader.live(live, change, now()), change, reader.find)
+    with output.console.status("The operator works in a simulation …"):  # for many servers, that takes minutes
+        found = await simulated(subject, options, await reader.live(live, change, now()), change, reader.find)
     return dataclasses.replace(found, assumptions=(*found.assumptions, *dict.fromkeys(reader.assumptions)))
 
 

@@ -14,6 +14,8 @@ from shared.kubernetes.client import Request, Response
 from shared.kubernetes.kinds import DEPLOYMENT, POD, Obj
 from simulator.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, pod_problem
+from tests.redis.simulation import losses
+from tests.redis.simulation.moving_slots import redis_of
 from tests.support.memcached import scenarios as memcached
 from tests.support.plugin import Terminal
 from tests.support.redis import scenarios as redis
@@ -105,6 +107,16 @@ def test_paused_resource_ends_with_4(cache: Terminal, manifest: Any) -> None:
     result = cache.run(f"plan -f {manifest(**BASE | {'size': 5}, paused=True)}")
     assert result.exit_code == 4, result.output
     assert "Then it waits for a person. Paused: " in result.output
+
+
+def test_loss_that_waits_for_a_confirmation_ends_with_4(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch, losses.SUBJECT, redis.cluster(6))
+    terminal.do(operator("redis"), *losses.destroyed(losses.shard_of(redis_of(terminal.play.world))))
+    [found] = terminal.play.stage.find()
+    result = terminal.run("plan rediscluster/cache")
+    assert result.exit_code == 4, result.output
+    assert found["status"]["recovery"]["message"] in result.output
+    assert f"Token of this decision: {found['status']['recovery']['token']}" in result.output
 
 
 def test_refused_manifest_ends_with_5_and_the_refusal(
