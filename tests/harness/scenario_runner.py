@@ -250,10 +250,10 @@ class ScenarioRun:
             await self.settle()
         try:
             step.act(self.stage)
-        except (NotFound, AlreadyExists):  # a user would wait for the operator
+        except (NotFound, AlreadyExists):  # a user would wait for the operator; without one, for other controllers
             if self.operator is not None and self.operator.broken_watches:
                 self.operator.relist()
-            elif not await self.after_step():
+            elif self.operator is not None and not await self.after_step():
                 raise
             await self.settle()
             step.act(self.stage)

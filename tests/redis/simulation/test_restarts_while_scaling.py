@@ -23,10 +23,10 @@ from tests.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS, cluster
 
 COMMIT_SHARE, NIGHTLY_SHARE = 48, 5
-"""Points of a scenario for each one that runs at each commit, and each night; those of a scale-in all run each week."""
+"""Points of a scenario for each one that runs at each commit, and each night. All run each week."""
 
-OF_ALL_SHARE = 60
-"""Points of each scenario in `HOLD` for each one that runs each night."""
+OF_ALL_SHARE = 120
+"""Points of each scenario for each one that runs each night: one at least. All run each week."""
 
 
 def _restart_all(stage: Stage) -> None:
@@ -35,24 +35,18 @@ def _restart_all(stage: Stage) -> None:
         stage.user_client.delete(POD, stage.namespace, pod["metadata"]["name"], gracePeriodSeconds=0)
 
 
-HOLD = (
-    "create",
-    "lose a primary",
-    "lose a replica",
-    "lose slots",
-    "lose slots and recover",
-    "edit owned objects",
-    "adopt volumes",
-    "change the certificate authority",
-    "set a password for the first time",
-    "upgrade",
-    "change settings at runtime",
-    "scale out and in with valkey",
-)
-"""Scenarios that end as without a restart, at the points of the sample. The others were not judged yet.
-
-Nodes without volumes lose all data when they restart.
-"""
+_IN_MEMORY = "without volumes, a restart of all pods is a total loss"
+_DELETED = "nothing is left to compare"
+EXCLUDED = {
+    "create without volumes": _IN_MEMORY,
+    "scale out and in without volumes": _IN_MEMORY,
+    "upgrade without volumes": _IN_MEMORY,
+    "lose a primary without volumes": _IN_MEMORY,
+    "delete": _DELETED,
+    "delete and keep all objects": _DELETED,
+    "delete with data": _DELETED,
+}
+"""Scenarios that are not played with a restart, and why."""
 
 PODS = ("updatedReplicas", f"Pod {CONFIG_MARK}")
 """Fields that follow from the template of each pod: a pod that restarts has the newest one.
@@ -77,7 +71,15 @@ SCALE_IN = (
     Scenario("scale in by a primary", (cluster(6),), given=(cluster(8),), exact_counts=False),
 )
 
+PLAYED = [_spread(each) for each in SCENARIOS if each.name not in EXCLUDED]
+
 ADOPTION = next(each for each in SCENARIOS if each.name == "adopt more volumes than replicas")
+
+
+def test_each_scenario_is_played_with_a_restart_or_has_a_reason_why_not() -> None:
+    played = [each.name for each in PLAYED]
+    assert sorted([*played, *EXCLUDED]) == sorted(each.name for each in SCENARIOS)
+    assert all(EXCLUDED.values())
 
 
 @pytest.mark.parametrize("scenario", SCALE_IN, ids=str)
@@ -98,9 +100,15 @@ async def test_restart_of_all_pods_at_all_points(scenario: Scenario, scoreboard:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("scenario", [_spread(each) for each in SCENARIOS if each.name in HOLD], ids=str)
+@pytest.mark.parametrize("scenario", PLAYED, ids=str)
 async def test_restart_of_all_pods_at_some_points_of_a_change(scenario: Scenario, scoreboard: Scoreboard) -> None:
     scoreboard.require(await sweep(REDIS, scenario, sample(RESTARTED, OF_ALL_SHARE)))
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("scenario", PLAYED, ids=str)
+async def test_restart_of_all_pods_at_all_points_of_a_change(scenario: Scenario, scoreboard: Scoreboard) -> None:
+    scoreboard.require(await sweep(REDIS, scenario, RESTARTED))
 
 
 async def test_more_volumes_than_replicas_are_adopted() -> None:
