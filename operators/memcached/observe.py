@@ -24,16 +24,7 @@ from operators.memcached.traffic import WINDOW_SECONDS, Meter, Traffic, inspect_
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import (
-    AUTOSCALER,
-    DEPLOYMENT,
-    DISRUPTION_BUDGET,
-    NETWORK_POLICY,
-    POD,
-    Key,
-    Kind,
-    Obj,
-)
+from shared.kubernetes.kinds import AUTOSCALER, DEPLOYMENT, DISRUPTION_BUDGET, NETWORK_POLICY, POD, Key, Kind, Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.cache import Cache
 from shared.runtime.steady_clock import elapsed

@@ -21,11 +21,7 @@ from shared.kubernetes.kinds import Obj
 KEYS = tuple(f"platform-check-{number}" for number in range(12))
 """Enough keys that each of three primaries has some."""
 
-SPEC: Obj = {
-    "replicas": 3,
-    "replicasPerMaster": 0,
-    "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}},
-}
+SPEC: Obj = {"replicas": 3, "replicasPerMaster": 0, "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}}}
 
 
 class Client:

@@ -111,13 +111,7 @@ def password_of(at: str, name: str, secret: Obj | None, key: str = PASSWORD_KEY)
 
 
 def certificate_of(
-    at: str,
-    name: str,
-    secret: Obj | None,
-    *,
-    hosts: tuple[str, ...] | None,
-    is_client: bool,
-    is_ordered: bool = False,
+    at: str, name: str, secret: Obj | None, *, hosts: tuple[str, ...] | None, is_client: bool, is_ordered: bool = False
 ) -> tuple[certs.Pair, str]:
     """Return the certificate with its key from a Secret, and the authorities; the latter are empty if not needed.
 

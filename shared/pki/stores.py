@@ -38,10 +38,7 @@ from shared.pki.validity import Validity, validity_of
 
 LEAF_KEYS = (CERTIFICATE_KEY, PRIVATE_KEY)
 SIGNER_KEY = "ca.key"
-KEYS = {
-    AuthorityState.SIGNING: (AUTHORITY_KEY, SIGNER_KEY),
-    AuthorityState.INTRODUCED: ("next.crt", "next.key"),
-}
+KEYS = {AuthorityState.SIGNING: (AUTHORITY_KEY, SIGNER_KEY), AuthorityState.INTRODUCED: ("next.crt", "next.key")}
 FORMER_KEY = "former.crt"
 AUTHORITIES_KEYS = (*KEYS[AuthorityState.SIGNING], *KEYS[AuthorityState.INTRODUCED], FORMER_KEY)
 """Keys of Secrets with a certificate or with authorities."""

@@ -13,15 +13,7 @@ from datetime import datetime
 
 from shared.kubernetes.accessors import annotation, time_in
 from shared.kubernetes.kinds import SECRET, Obj
-from shared.kubernetes.ownership import (
-    INSTANCE,
-    NAME,
-    ForeignObject,
-    FormerObject,
-    Owner,
-    belongs_to,
-    require_owned,
-)
+from shared.kubernetes.ownership import INSTANCE, NAME, ForeignObject, FormerObject, Owner, belongs_to, require_owned
 from shared.kubernetes.secrets import PASSWORD_KEY, SECRETS_RETRY_SECONDS, content_of, encoded
 from shared.runtime.plan import PASS, Step, WriteSecret
 from shared.status.reasons import FOREIGN_OBJECT, GENERATING_PASSWORD, PASSWORD_NOT_GENERATED

@@ -166,10 +166,7 @@ class ServerConnection:
             return []
         async with self._turn:
             try:
-                with (
-                    self._traced(commands),
-                    self._unreachable_errors(commands[0]),
-                ):
+                with self._traced(commands), self._unreachable_errors(commands[0]):
                     wire = self._wire or await self._open()
                     return await self._exchange(wire, commands)
             except BaseException:  # a late response would be mistaken for that of the next command

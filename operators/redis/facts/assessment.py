@@ -14,15 +14,7 @@ from operators.redis.facts.roles import RoleFacts
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.improvement import Failover, Repair, next_change
-from operators.redis.slots.slot_planner import (
-    CannotAssign,
-    CannotMove,
-    Move,
-    assigned,
-    balanced,
-    drained,
-    moved,
-)
+from operators.redis.slots.slot_planner import CannotAssign, CannotMove, Move, assigned, balanced, drained, moved
 from operators.redis.state.instance import Instance
 from shared.kubernetes.pods import is_outdated
 

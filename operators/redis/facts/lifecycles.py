@@ -68,15 +68,9 @@ NODE = Lifecycle(
             NodeEvent.LOSE_DATA: NodeState.LOST_PRIMARY,
             NodeEvent.LOSE_IDENTITY: NodeState.DETACHED,
         },
-        NodeState.DETACHED: {
-            NodeEvent.TAKE_BACK: NodeState.PRIMARY,
-            NodeEvent.RECREATE: NodeState.NEW,
-        },
+        NodeState.DETACHED: {NodeEvent.TAKE_BACK: NodeState.PRIMARY, NodeEvent.RECREATE: NodeState.NEW},
         NodeState.STRANDED: {NodeEvent.RECREATE: NodeState.NEW},
-        NodeState.LOST_PRIMARY: {
-            NodeEvent.REPLACE: NodeState.REMOVED,
-            NodeEvent.GIVE_UP: NodeState.FORGOTTEN,
-        },
+        NodeState.LOST_PRIMARY: {NodeEvent.REPLACE: NodeState.REMOVED, NodeEvent.GIVE_UP: NodeState.FORGOTTEN},
         NodeState.REMOVED: {NodeEvent.FORGET: NodeState.FORGOTTEN},
         NodeState.FORGOTTEN: {},
     },

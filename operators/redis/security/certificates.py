@@ -26,10 +26,7 @@ from shared.pki.rotation import CertificateRequest, server_hosts
 
 def leaves(resource: RedisCluster) -> tuple[CertificateRequest, ...]:
     """Return the certificates to issue: for nodes, and for clients."""
-    name, hosts = (
-        resource.name,
-        server_hosts(resource.name, resource.namespace, names.client_service_name(resource)),
-    )
+    name, hosts = (resource.name, server_hosts(resource.name, resource.namespace, names.client_service_name(resource)))
     return (
         CertificateRequest(names.server_secret(resource), f"{name}-server", hosts),
         CertificateRequest(names.client_secret(resource), f"{name}-client"),

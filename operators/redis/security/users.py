@@ -44,11 +44,7 @@ from typing import Any, Self
 from operators.redis.client.responses import AclUser, digest
 from operators.redis.client.server import ALL_RIGHTS, REPLICATION_USER
 from operators.redis.objects.conf_syntax import quoted
-from operators.redis.objects.names import (
-    EXPORTER_PASSWORD_KEY,
-    EXPORTER_USER,
-    REPLICATION_PASSWORD_KEY,
-)
+from operators.redis.objects.names import EXPORTER_PASSWORD_KEY, EXPORTER_USER, REPLICATION_PASSWORD_KEY
 from operators.redis.objects.redis_conf import USERS_KEY
 from shared.kubernetes.encoding import decode
 from shared.kubernetes.kinds import Obj
