@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tests.redis.simulation.client import Entry
+from simulator.redis.client import Entry
 
 
 class State(NamedTuple):
