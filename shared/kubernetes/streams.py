@@ -45,7 +45,7 @@ _OTHERS = rb'(?:"(?!(?:name|namespace|resourceVersion)")\w++":(?:%b|[-+.\w]++|\{
     _LIST,
 )
 _IDENTITY = re.compile(
-    rb'\{"type":"(?P<type>ADDED|MODIFIED|DELETED)","object":\{(?:"(?:apiVersion|kind)":"[^"\\]*+",){2}"metadata":\{'
+    rb'\{"type":"(?P<type>ADDED|MODIFIED|DELETED)","object":\{(?P<head>(?:"(?:apiVersion|kind)":"[^"\\]*+",){2})"metadata":\{'
     rb'%b"name":"(?P<name>[^"\\]++)",%b(?:"namespace":"(?P<namespace>[^"\\]++)",)?+%b"resourceVersion":"(?P<version>\d++)"'
     % (_OTHERS, _OTHERS, _OTHERS)
 )
@@ -147,8 +147,7 @@ class _Watch:
         """Read lines until the stream ends."""
         try:
             async for line in lines:
-                if len(line) > LARGE_LINE_BYTES and (found := _IDENTITY.match(line)):
-                    event = _named(self._kind, found)
+                if len(line) > LARGE_LINE_BYTES and (event := _named(self._kind, line)):
                     metadata = event.obj["metadata"]
                     self.large.setdefault(metadata["namespace"], {})[metadata["name"]] = event
                 else:
@@ -223,19 +222,22 @@ def _frame(kind: Kind, line: bytes) -> Obj:
         with contextlib.suppress(ValueError):  # too many levels, or bytes that are not text
             frame: Obj = orjson.loads(line)
             return frame
-    found = _IDENTITY.match(line)
-    if found is None:
+    if (event := _named(kind, line)) is None:
         raise ValueError(f"it cannot be parsed: {line[:MAX_QUOTED]!r}")
-    obj = _named(kind, found).obj
-    leave_out(kind, obj["metadata"])
-    return {"type": DELETED, "object": obj}
+    leave_out(kind, event.obj["metadata"])
+    return {"type": DELETED, "object": event.obj}
 
 
-def _named(kind: Kind, found: re.Match[bytes]) -> Event:
-    """Return an event without the content of the object."""
-    type_, name, namespace, version = (each.decode() for each in found.groups(b""))
-    metadata = {"name": name, "namespace": namespace, "resourceVersion": version}
-    return Event(type_, int(version), {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata})
+def _named(kind: Kind, line: bytes) -> Event | None:
+    """Return an event without the content of the object; None for one of another kind, or that cannot be read."""
+    if (found := _IDENTITY.match(line)) is None:
+        return None
+    with contextlib.suppress(ValueError):
+        type_, head, name, namespace, version = (each.decode() for each in found.groups(b""))
+        metadata = {"name": name, "namespace": namespace, "resourceVersion": version}
+        obj = {**orjson.loads(f"{{{head[:-1]}}}"), "metadata": metadata}
+        return Event(type_, int(version), obj) if _is_expected(kind, type_, obj) else None
+    return None
 
 
 def _is_expected(of: Kind, kind: str, obj: Obj) -> bool:
