@@ -93,6 +93,17 @@ def test_rules_contain_no_wildcards(operator_chart: Path, values: Values) -> Non
         assert "*" not in "".join(entries), role["metadata"]["name"]
 
 
+def test_what_is_watched_is_read_by_name_too(operator_chart: Path) -> None:
+    """Of the change of a large object, only the name waits."""
+    found = [
+        (rule["resources"], rule["verbs"])
+        for role, rule in rules(render(operator_chart))
+        if "watch" in rule["verbs"] and not is_for_users(role)
+    ]
+    assert found
+    assert [(resources, verbs) for resources, verbs in found if "get" not in verbs] == []
+
+
 def test_secrets_are_watched_only_if_requested_and_never_listed(operator_chart: Path) -> None:
     for values, expected in (({}, set()), ({"rbac": {"watchSecrets": True}}, {"watch"})):
         verbs = [
