@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from plugin.databases import Database
-from plugin.overview import Overview, duration, since
+from plugin.overview import Overview, duration, for_cluster, since
 from shared.kubernetes import accessors
 from shared.kubernetes.exit_reason import exit_reason
 from shared.kubernetes.kinds import Obj
@@ -48,8 +48,8 @@ def of_resource(
         target: flags for its cluster, in commands that a user may copy.
     """
     where = f" {shlex.join([*target, '--namespace', seen.namespace])}"
-    facts = [_ready(database, seen)]
-    facts += _others(database, seen)
+    facts = [_ready(database, seen), *_others(database, seen)]
+    facts = [replace(fact, text=for_cluster(fact.text, target)) for fact in facts]
     if seen.deleting:
         fix = "docs/runbook/README.md#a-resource-is-not-deleted"
         facts.append(Fact("resource", f"It is being deleted since {resource['metadata']['deletionTimestamp']}.", fix))

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
-from plugin.overview import BAD, GOOD, Condition, Overview, Server, duration
+from plugin.overview import BAD, GOOD, Condition, Overview, Server, duration, for_cluster
 
 MARKS = {GOOD: ("green", "✓"), BAD: ("red", "✗")}
 """Colour and mark by status of a server."""
@@ -114,7 +114,7 @@ def tree(each: Overview, target: Sequence[str] = ()) -> Tree:
     if each.deleting:
         root.add("[yellow]It is being deleted.[/]")
     for condition in each.conditions:
-        root.add(_line(condition))
+        root.add(_line(condition, target))
     for work in each.progress:
         root.add(f"progress: {escape(work)}")
     if each.decision:
@@ -129,12 +129,12 @@ def tree(each: Overview, target: Sequence[str] = ()) -> Tree:
     return root
 
 
-def _line(condition: Condition) -> str:
+def _line(condition: Condition, target: Sequence[str]) -> str:
     style = "green" if condition.normal else "yellow" if condition.status == "Unknown" else "red"
     found = f"[{style}]{escape(condition.type)}={condition.status}[/] for {duration(condition.seconds)}"
     if condition.normal:
         return found
-    return f"{found}  {escape(condition.reason)}: {escape(condition.message)}"
+    return f"{found}  {escape(condition.reason)}: {escape(for_cluster(condition.message, target))}"
 
 
 def _server(server: Server) -> str:

@@ -5,6 +5,8 @@ All words are those of the status, so that this, `kubectl describe`, events and 
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -31,6 +33,15 @@ NORMAL: Mapping[str, str] = {
     conditions.DEGRADED: "False",
 }
 """Status of each condition of a resource at rest. Others are only present while they are true."""
+
+
+def for_cluster(message: str, target: Sequence[str]) -> str:
+    """Return a message of an operator with its commands for the user's cluster: it does not know the user's flags.
+
+    Args:
+        target: flags for the cluster.
+    """
+    return re.sub(r"\bkubectl (?=[a-z])(?!platform)", lambda _: f"{shlex.join(['kubectl', *target])} ", message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from plugin.commands.base import command, now, only, pause, pods_of, resources, until
 from plugin.databases import MEMCACHED, Database, parsed
 from plugin.output import Output
-from plugin.overview import GOOD, Server, overview
+from plugin.overview import GOOD, Server, for_cluster, overview
 from plugin.problem import Problem
 from plugin.session import Session
 from shared.kubernetes import accessors
@@ -221,7 +221,8 @@ async def _missing(session: Session, database: Database, name: str, ended: str) 
     stalled = found.condition(conditions.STALLED)
     if stalled and not stalled.normal and not ended:
         fix = f"kubectl platform why {database.kind.name.lower()}/{name} {session.flags}"
-        raise Problem(f"{found.reference} waits for you: {stalled.reason}: {stalled.message}", fix)
+        message = for_cluster(stalled.message, session.target.flags)
+        raise Problem(f"{found.reference} waits for you: {stalled.reason}: {message}", fix)
     waiting = [server.name for server in found.servers if server.status != GOOD]
     waiting += [pod["metadata"]["name"] for pod in pods if not accessors.is_true(pod, "Ready")]  # newer than the status
     if waiting:

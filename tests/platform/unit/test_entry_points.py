@@ -128,7 +128,15 @@ def resource(number: int) -> Obj:
 @contextlib.asynccontextmanager
 async def an_exporter() -> AsyncIterator[list[Front]]:
     """Run the server of memcached's exporter, for a server with recorded statistics."""
-    watch = SimpleNamespace(serves=True, error="", version="1.6.38", certificate="", users=lambda *_: "")
+    watch = SimpleNamespace(
+        serves=True,
+        error="",
+        version="1.6.38",
+        certificate="",
+        users=lambda *_: "",
+        reloads_users=True,
+        loaded_users="",
+    )
     stop = asyncio.Event()
     async with fake(recorded()) as to:
         options = exporter.parse_options([f"--address=127.0.0.1:{to.port}", "--listen=127.0.0.1:0"])

@@ -106,7 +106,7 @@ def test_restarts_end_with_3_and_name_the_fields(cache: Terminal, manifest: Any)
 def test_paused_resource_ends_with_4(cache: Terminal, manifest: Any) -> None:
     result = cache.run(f"plan -f {manifest(**BASE | {'size': 5}, paused=True)}")
     assert result.exit_code == 4, result.output
-    assert "Then it waits for a person. Paused: " in result.output
+    assert "It waits for a person. Paused: " in result.output
 
 
 def test_loss_that_waits_for_a_confirmation_ends_with_4(monkeypatch: pytest.MonkeyPatch) -> None:
