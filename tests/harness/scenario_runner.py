@@ -23,6 +23,7 @@ from simulator.kubelet.workloads import Workloads
 from tests.harness.outcome import ObjectName, Operation, Outcome
 from tests.harness.scenario import (
     Judging,
+    Lazy,
     ScenarioStep,
     Simulated,
     Stage,
@@ -132,6 +133,8 @@ class World:
         """Return the state of everything outside the operator for comparison; empty if `omits_repeats` is not set."""
         if not self.omits_repeats or self.server.faults.pending:
             return b""
+        if isinstance(self.database, Lazy):
+            self.database.catch_up()
         known = self.server.version, self.server.log.changes, vars(self.clock), self.workloads.state
         # Functions are replaced and never changed.
         parts = {name: id(part) if callable(part) else part for name, part in vars(self.database).items()}

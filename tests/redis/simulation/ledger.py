@@ -41,6 +41,10 @@ class State(NamedTuple):
     def __deepcopy__(self, _: Any) -> State:
         return self
 
+    def __reduce__(self) -> Any:
+        """Leave out the states before when a world is compared: the number is enough."""
+        return State, (self.number, self.entry, None)
+
 
 NEVER = State(0, None, None)
 """The state of a key before its first write."""
