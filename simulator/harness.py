@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Kube, Request, error_of
@@ -47,9 +47,6 @@ class Harness:
         view: result of the initial list; by default the current objects.
         patience: longest time that passes without any change, in seconds. A timer set for longer fires immediately.
         wait: lets a number of seconds pass.
-        world: returns the state of everything outside the operator, its time included; empty to execute all that is
-            queued. Otherwise a reconcile is omitted that repeats one without any request to write, in the same state:
-            timers that are longer than `patience`, and resyncs, cause most of them.
 
     Attributes:
         broken_watches: kinds whose watch is broken. Their events are missed until `relist` or `deliver_missed_events`.
@@ -65,7 +62,6 @@ class Harness:
         view: View | None = None,
         patience: float = 0.0,
         wait: Callable[[float], None] = lambda _: None,
-        world: Callable[[], bytes] = lambda: b"",
     ) -> None:
         self.controller = controller
         self.workloads = workloads or Workloads(ApiServer([controller.kind]))
@@ -78,9 +74,6 @@ class Harness:
         self._clock = clock
         self._patience = patience
         self._wait = wait
-        self._world = world
-        self._unchanged: dict[Key, _Unchanged] = {}
-        self._at_rest = b""
         kube = Kube(self.server, manager=controller.operator)
         self.queue = _ManualTimerQueue(controller.name, jitter=lambda: 0.0)
         self.recorder = Recorder(kube, component=controller.operator)
@@ -131,38 +124,10 @@ class Harness:
         results = []
         while len(self.queue):
             key = await self.queue.get()
-            results.append(await self._reconcile(key))
+            results.append(await self.reconciler.reconcile(key))
             self.queue.done(key)
             assert len(results) < 500, f"the queue is not empty after 500 reconciles; last results: {results[-5:]}"
         return results
-
-    async def _reconcile(self, key: Key) -> str:
-        """Reconcile a resource, unless that repeats a reconcile that changed nothing (`world`)."""
-        before, known = self._world(), self._unchanged.pop(key, None)
-        if known is None or not before or known.world != before:
-            writes = len(self.server.log.all_writes)
-            result = await self.reconciler.reconcile(key)
-            is_same = bool(before) and writes == len(self.server.log.all_writes) and before == self._world()
-            if not is_same or self.queue.failures(key) or self.broken_watches or self.lags:
-                return result
-            known = _Unchanged(before, result, self.queue.timer(key))
-        elif known.timer is not None:
-            self.queue.add_after(key, known.timer)
-        self._unchanged[key] = known
-        return known.result
-
-    def forget_unchanged(self) -> None:
-        """Omit no reconcile because of former ones."""
-        self._unchanged.clear()
-
-    def _step(self) -> bool:
-        """Let the workloads take one step; return whether there was anything to do (`world`)."""
-        before = self._world()
-        if before and before == self._at_rest:
-            return False
-        moved = self.workloads.step()
-        self._at_rest = b"" if moved or before != self._world() else before
-        return moved
 
     async def settle(self) -> None:
         """Let operator and workloads take turns until both are idle.
@@ -188,7 +153,7 @@ class Harness:
                 await self.run()
             if self._receive_late():
                 continue
-            moved |= self._step() or bool(self.server.collect_garbage())
+            moved |= self.workloads.step() or bool(self.server.collect_garbage())
             if self._progress != before:
                 before, waited, failed = self._progress, 0.0, 0
             if self._retry():
@@ -237,12 +202,7 @@ class Harness:
         """End the operator's process and start a new one with an empty cache and an initial list."""
         self.stop()
         return Harness(
-            self.controller,
-            workloads=self.workloads,
-            clock=self._clock,
-            patience=self._patience,
-            wait=self._wait,
-            world=self._world,
+            self.controller, workloads=self.workloads, clock=self._clock, patience=self._patience, wait=self._wait
         )
 
     @property
@@ -297,14 +257,6 @@ def list_view(controller: Controller[Any, Any], server: ApiServer) -> View:
     return view
 
 
-class _Unchanged(NamedTuple):
-    """A reconcile that changed nothing: the state of the world, its result, and the timer that it set, in seconds."""
-
-    world: bytes
-    result: str
-    timer: float | None
-
-
 class _ManualTimerQueue(Queue):
     """A queue whose timers fire only on request."""
 
@@ -326,10 +278,6 @@ class _ManualTimerQueue(Queue):
     def delay(self) -> float | None:
         """Seconds until the first timer; None if there is none."""
         return min(self._later.values(), default=None)
-
-    def timer(self, key: Key) -> float | None:
-        """Return the seconds until the timer of a resource; None if it has none."""
-        return self._later.get(key)
 
     def ring(self) -> None:
         """Fire all timers."""

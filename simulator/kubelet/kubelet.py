@@ -106,12 +106,6 @@ class Kubelet:
         kubelet.sleeps, kubelet.hosts, kubelet._last = self.sleeps, self.hosts, dict(self._last)
         return kubelet
 
-    @property
-    def state(self) -> tuple[object, ...]:
-        """State on which the next step depends, in addition to the API server, the processes and the time."""
-        where = self.created, self.reusable, sorted(self.cordoned)
-        return *where, id(self.ignores_stop), self.sleeps, self._started, self._exits
-
     def report_deletions(self) -> None:
         """Report deleted pods and claims to the processes."""
         if self.processes is None:

@@ -67,11 +67,6 @@ class Workloads:
         workloads._kubelet.processes = processes
         return workloads
 
-    @property
-    def state(self) -> tuple[object, ...]:
-        """State on which the next step depends, in addition to the API server, the processes and the time."""
-        return id(self.pod_problem), self._created, self._kubelet.state
-
     def use_hosts(self, names: Iterable[str]) -> None:
         """Bind new pods to nodes of these names; a pod returns to the node of the last pod of its name."""
         self._kubelet.hosts = tuple(names)

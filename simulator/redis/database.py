@@ -433,11 +433,6 @@ class SimulatedRedis:
                 tick(self, process)
             self.settle("time passes")
 
-    def catch_up(self) -> None:
-        """Simulate the time that has passed, unless no server runs, which the next turn would not query."""
-        if self.running:
-            self.advance()
-
     def pass_by(self, seconds: float) -> None:
         """Let time pass, if the clock belongs to the simulation."""
         if isinstance(self.clock, Clock):

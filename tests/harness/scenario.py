@@ -103,14 +103,6 @@ class Watching(Protocol):
 
 
 @runtime_checkable
-class Lazy(Protocol):
-    """A database that simulates the time that has passed when it is used."""
-
-    def catch_up(self) -> None:
-        """Simulate the time that has passed, if the next turn of operator and workloads is sure to do so."""
-
-
-@runtime_checkable
 class Judging(Protocol):
     """A database that knows whether what the operator reports is true."""
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import pickle
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
-from functools import cached_property
 from http import HTTPStatus
 
 from shared.kubernetes.errors import AlreadyExists, Conflict, NotFound
@@ -23,7 +21,6 @@ from simulator.kubelet.workloads import Workloads
 from tests.harness.outcome import ObjectName, Operation, Outcome
 from tests.harness.scenario import (
     Judging,
-    Lazy,
     ScenarioStep,
     Simulated,
     Stage,
@@ -57,12 +54,7 @@ class World:
     Args:
         seed: worlds of different seeds differ in details on which nothing may depend: UIDs, versions, names of pods,
             addresses and the time.
-
-    Attributes:
-        omits_repeats: whether reconciles are omitted that only repeat one that changed nothing (`Harness`).
     """
-
-    omits_repeats = False
 
     def __init__(self, subject: Subject, *, seed: int = 0) -> None:
         self.subject = subject
@@ -84,7 +76,7 @@ class World:
         world.clock = copy.copy(self.clock)
         world.server = self.server.fork(world.clock)
         world.workloads = self.workloads.fork(world.server, world._simulated)
-        world._before, world.omits_repeats = self._before, self.omits_repeats
+        world._before = self._before
         world._connect_database()
         return world
 
@@ -126,19 +118,7 @@ class World:
             view=view,
             patience=self.subject.patience,
             wait=self.clock.wait,
-            world=self.state,
         )
-
-    def state(self) -> bytes:
-        """Return the state of everything outside the operator for comparison; empty if `omits_repeats` is not set."""
-        if not self.omits_repeats or self.server.faults.pending:
-            return b""
-        if isinstance(self.database, Lazy):
-            self.database.catch_up()
-        known = self.server.version, self.server.log.changes, vars(self.clock), self.workloads.state
-        # Functions are replaced and never changed.
-        parts = {name: id(part) if callable(part) else part for name, part in vars(self.database).items()}
-        return pickle.dumps((known, parts), pickle.HIGHEST_PROTOCOL)
 
     def settle_workloads(self) -> None:
         """Let Kubernetes' controllers settle without an operator."""
@@ -154,7 +134,7 @@ class World:
         budgets = self.server.objects(DISRUPTION_BUDGET)
         return any((budget.get("status") or {}).get("disruptedPods") for _, budget in budgets)
 
-    @cached_property
+    @property
     def _simulated(self) -> Simulated | None:
         return self.database if isinstance(self.database, Simulated) else None
 

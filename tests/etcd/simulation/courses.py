@@ -120,7 +120,6 @@ async def world_of(kind: Kind) -> World:
     """Return a world in which the cluster is Ready; built once."""
     if kind not in _begun:
         play = ScenarioRun(World(SUBJECT))
-        play.world.omits_repeats = True
         await play.step(CLAIMED)
         await play.step(kind.spec(kind.size, kind.version))
         play.end()
@@ -369,7 +368,6 @@ class Course:
             clock=world.clock,
             patience=100.0,  # longer than the first backoff between two attempts
             wait=world.clock.wait,
-            world=world.state,
         )
 
     async def go(self, step: ScenarioStep, turns: int | None = None) -> None:
@@ -560,8 +558,6 @@ class Course:
 
     async def _require_still(self) -> None:
         before = self.play.world.server.log.all_writes.copy()
-        assert self.play.operator is not None
-        self.play.operator.forget_unchanged()
         self.play.resync()
         await self.play.settle()
         self.play.end()

@@ -203,7 +203,6 @@ async def _built(kind: Kind) -> World:
     play = ScenarioRun(World(SUBJECT))
     redis = redis_of(play.world)
     redis.tidy, redis.databases = True, kind.databases
-    play.world.omits_repeats = True
     await play.step(Desired(kind, kind.least).step())
     if kind.databases > 1:
         redis.client.add(tuple(b"\0\3%s" % key for key in KEYS), ())
@@ -733,8 +732,6 @@ class Course:
 
     async def _require_still(self) -> None:
         before = len(self.play.world.server.log.all_writes)
-        assert self.play.operator is not None
-        self.play.operator.forget_unchanged()
         self.play.resync()
         await self.play.settle()
         written = self.play.world.server.log.all_writes[before:]
