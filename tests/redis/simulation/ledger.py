@@ -41,13 +41,6 @@ class State(NamedTuple):
     def __deepcopy__(self, _: Any) -> State:
         return self
 
-<<<<<<< HEAD
-    def __reduce__(self) -> Any:
-        """Leave out the states before when a world is compared: the number is enough."""
-        return State, (self.number, self.entry, None)
-
-=======
->>>>>>> parent of f179cadd (tests: omit reconciles of random courses that only repeat another one)
 
 NEVER = State(0, None, None)
 """The state of a key before its first write."""

@@ -168,6 +168,13 @@ async def test_large_events_that_wait_take_little_memory() -> None:
     assert delivered == 40
 
 
+async def test_large_event_of_another_kind_is_an_error() -> None:
+    line = line_of("a", "large", 2, values=VALUES).replace(b'"ConfigMap"', b'"Pod"')
+    with pytest.raises(Unavailable, match="unexpected event MODIFIED of Pod"):
+        async for _ in events_of(Lines([line])):
+            pass
+
+
 async def test_broken_watch_is_not_drained_first() -> None:
     lines = Lines(repeat(line_of("a", "large", 2, values=VALUES), 3), error=Unavailable("broken"))
     with pytest.raises(Unavailable, match="broken"):
