@@ -390,7 +390,7 @@ def opened(number: int) -> bytes:
 def complete(rest: bytes = REST, settings: bytes = b"", nodes: bytes = ME + b"\n") -> bytes:
     """Return the whole reply to an inspection."""
     pair = b"*2\r\n" + bulk(b"maxmemory") + bulk(b"0")
-    return bulk(INFO) + b":0\r\n" + bulk(STATE) + bulk(nodes) + rest + (settings or pair) + pair * 7
+    return bulk(INFO) + b":0\r\n" + bulk(STATE) + bulk(nodes) + rest + (settings or pair) + pair * 8
 
 
 FAILED = b"%040x 10.0.0.1:6379@16379 master,fail - 0 9000 1 connected\n"
