@@ -158,7 +158,7 @@ class Proposal:
         if resource.invalid or step.progress is not Progress.BLOCKED:
             return step
         confirm = {"spec": {"recovery": {"confirm": self.token}}}
-        end = f" To confirm: {patch_command(resource.obj['kind'], resource.namespace, resource.name, confirm)}"
+        end = f" To confirm: {patch_command(resource.obj.get('kind', ''), resource.namespace, resource.name, confirm)}"
         return replace(step, message=shortened(step.message, MAX_CONDITION_CHARACTERS - len(end)) + end)
 
     def _decided(self, resource: CustomResource[Any], requeue: float) -> Step:
