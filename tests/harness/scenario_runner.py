@@ -248,6 +248,7 @@ class ScenarioRun:
                 await self.settle()
         else:
             await self._turn(step.turns)
+            await self._judge_midway()
 
     async def settle(self) -> None:
         """Settle in spite of crashes."""
@@ -264,6 +265,21 @@ class ScenarioRun:
             self.world.require_safe()
         elif not self.operator.broken_watches:
             self.world.judge()
+
+    async def _judge_midway(self) -> None:
+        """Judge what the operator reports in the middle of a change: a new process reconciles in a copy of the world.
+
+        The status of the world itself may be older than its last change.
+        """
+        if not isinstance(self.world.database, Judging):
+            return
+        world = self.world.fork()
+        world.settle_workloads()  # nothing runs in a pod that was deleted, although the operator has not seen it
+        operator = world.operator()
+        await operator.run()
+        operator.stop()
+        world.require_safe()
+        world.judge()
 
     async def _turn(self, turns: int) -> bool:
         """Let operator and workloads take a number of turns, also after a crash; return whether they settled."""

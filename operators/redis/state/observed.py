@@ -96,7 +96,7 @@ class Observed:
         """Lines of persistence in the file that the operator applied last; empty if that is unknown.
 
         The StatefulSet, which is written after the file, counts only once another client changed or deleted that. The
-        volume claims count if neither exists.
+        volume claims count if neither of them does.
         """
         found, made = self.applied_config, self.stateful_set
         if found:

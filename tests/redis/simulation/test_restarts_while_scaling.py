@@ -55,10 +55,15 @@ A StatefulSet counts the pods that have it. And a pod keeps the mark of the sett
 the server reports those that it has applied since.
 """
 
+ROLES = ("outOfSyncSince",)
+"""Fields of replicas: which of two new pods becomes one is not fixed, as the roles that each comparison leaves out."""
+
 SPREAD = later(STABLE.total_seconds())
 """Primaries may share a host after the restart: the operator waits before it spreads them."""
 
-RESTARTED: Disturbance = disturbance("all pods restart", Outage(_restart_all, every(), SPREAD.act), unstable=PODS)
+RESTARTED: Disturbance = disturbance(
+    "all pods restart", Outage(_restart_all, every(), SPREAD.act), unstable=(*PODS, *ROLES)
+)
 
 
 def _spread(scenario: Scenario) -> Scenario:

@@ -105,7 +105,7 @@ def test_no_second_meet_during_a_handshake() -> None:
 
 
 def test_nodes_that_restart_at_other_addresses_are_met_there() -> None:
-    """Nodes that know each other no longer count as nodes that have to meet; but none reaches another one."""
+    """Nodes that know each other do not count as nodes that have to meet; but none of these reaches another one."""
     slots = [node["slots"] for node in PLANNED] + [""] * 3
     for at in (MEMBERS, [replace(spot, slots=own) for spot, own in zip(MEMBERS, slots, strict=True)]):
         moved = [replace(spot, stale_address=f"10.0.1.{number}") for number, spot in enumerate(at)]
