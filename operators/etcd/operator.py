@@ -80,10 +80,7 @@ OPERATOR = Operator(
     summary="an etcd cluster of three members",
     image_repository=ETCD.image,
     catalogues=(ETCD,),
-    kinds=(
-        ServedKind(resource.API, clusters, resource.ADMISSION),
-        ServedKind(backup.API, backups, backup.ADMISSION),
-    ),
+    kinds=(ServedKind(resource.API, clusters, resource.ADMISSION), ServedKind(backup.API, backups, backup.ADMISSION)),
     reasons=REASONS,
     values="operators.etcd.manifests.values:EtcdOperatorValues",
     dashboard="operators.etcd.manifests.dashboard:PAGE",

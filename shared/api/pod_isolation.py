@@ -24,8 +24,7 @@ _POD_RULES = ("podAffinity", "podAntiAffinity")
 def unconfined_annotation(annotations: Mapping[str, str]) -> str:
     """Return an annotation that removes the AppArmor or seccomp profile of a container; empty if there is none."""
     return next(
-        (key for key, value in annotations.items() if key.startswith(_PROFILES) and not value.startswith(_CONFINED)),
-        "",
+        (key for key, value in annotations.items() if key.startswith(_PROFILES) and not value.startswith(_CONFINED)), ""
     )
 
 

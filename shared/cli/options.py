@@ -93,11 +93,7 @@ def _parser(
         for row in rows:
             _add(flags, **{field: of.format(**known) if isinstance(of, str) else of for field, of in row.items()})
     flags.parser.add_argument(
-        "command",
-        nargs="?",
-        choices=("run", "crd"),
-        default="run",
-        help="run the operator, or print its CRDs (crd)",
+        "command", nargs="?", choices=("run", "crd"), default="run", help="run the operator, or print its CRDs (crd)"
     )
     return flags.parser
 

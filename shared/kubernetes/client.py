@@ -224,12 +224,7 @@ class Kube:
         return page | {"items": []}
 
     async def _page(
-        self,
-        kind: Kind,
-        namespace: str | None,
-        query: Obj,
-        *,
-        accept: str = "application/json",
+        self, kind: Kind, namespace: str | None, query: Obj, *, accept: str = "application/json"
     ) -> tuple[Obj, float]:
         query = {key: value for key, value in query.items() if value}
         request = Request("GET", kind.path(namespace), query, accept=accept)

@@ -60,10 +60,7 @@ class Dependencies:
     """
 
     def __init__(
-        self,
-        kinds: Iterable[Kind],
-        changed: Callable[[Key], None],
-        leads: Callable[[Key], bool] = lambda _: True,
+        self, kinds: Iterable[Kind], changed: Callable[[Key], None], leads: Callable[[Key], bool] = lambda _: True
     ) -> None:
         self.kinds = tuple(kinds)
         self.are_observed = False

@@ -38,9 +38,7 @@ class SteadyClock:
     """
 
     def __init__(
-        self,
-        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        monotonic: Callable[[], float] = elapsed,
+        self, wall: Callable[[], datetime] = lambda: datetime.now(UTC), monotonic: Callable[[], float] = elapsed
     ) -> None:
         self._wall = wall
         self._monotonic = monotonic

@@ -59,9 +59,7 @@ class Supervisor:
     """
 
     def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
         self._clock = clock
         self._sleep = sleep

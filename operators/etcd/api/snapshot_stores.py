@@ -17,8 +17,7 @@ class S3(SpecModel):
     """A bucket of an object store with the S3 API."""
 
     endpoint: Annotated[str, Field(max_length=512, pattern=r"^https?://[^\s/]+/?$")] | None = Field(
-        None,
-        description="URL of the object store, such as https://minio.storage:9000. Default: Amazon S3 in region.",
+        None, description="URL of the object store, such as https://minio.storage:9000. Default: Amazon S3 in region."
     )
     region: Annotated[str, Field(min_length=1, max_length=64)] = Field("us-east-1", description="Region of the bucket.")
     bucket: Annotated[str, Field(min_length=3, max_length=63)] = Field(

@@ -291,10 +291,7 @@ def seed_volume(settings: Settings, resource: EtcdCluster) -> Obj:
     """Return the seed's volume claim as the StatefulSet would create it, without owner: it outlives the resource."""
     own = names.owner(resource, settings.operator)
     made = stateful_set.claim(resource, own, resource.spec.storage.size)
-    metadata = made["metadata"] | {
-        "name": names.volume_name(resource, 0),
-        "namespace": resource.namespace,
-    }
+    metadata = made["metadata"] | {"name": names.volume_name(resource, 0), "namespace": resource.namespace}
     return made | {"metadata": metadata, "kind": PERSISTENT_VOLUME_CLAIM.name}
 
 

@@ -15,14 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from operators.etcd.backup.store import (
-    BLOCK_BYTES,
-    AccessDenied,
-    Draft,
-    SnapshotMissing,
-    StoreFull,
-    StoreRefused,
-)
+from operators.etcd.backup.store import BLOCK_BYTES, AccessDenied, Draft, SnapshotMissing, StoreFull, StoreRefused
 
 log = logging.getLogger(__name__)
 

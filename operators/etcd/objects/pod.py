@@ -154,11 +154,7 @@ def _etcd(resource: EtcdCluster, image: str, quota: int) -> Obj:
         "env": command_line.environment(resource),
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}
-            for name, port in (
-                (CLIENT, names.CLIENT_PORT),
-                (PEER, names.PEER_PORT),
-                (METRICS, names.METRICS_PORT),
-            )
+            for name, port in ((CLIENT, names.CLIENT_PORT), (PEER, names.PEER_PORT), (METRICS, names.METRICS_PORT))
         ],
         "resources": resource.spec.container_resources(),
         **_probes(resource, quota),
@@ -225,10 +221,7 @@ def _volumes(resource: EtcdCluster, secrets: MountedSecrets) -> list[Obj]:
     if storage.medium == "Memory":
         volumes.append({"name": DATA, "emptyDir": {"medium": "Memory", "sizeLimit": storage.size}})
     if tls.mode != "none":
-        volumes += [
-            _tls_volume("client-tls", secrets.server),
-            _tls_volume("peer-tls", secrets.peer),
-        ]
+        volumes += [_tls_volume("client-tls", secrets.server), _tls_volume("peer-tls", secrets.peer)]
     return volumes
 
 

@@ -280,10 +280,7 @@ def _require_certificate(
 
 
 def _access(
-    resource: EtcdCluster,
-    found: Mapping[str, Obj | None],
-    copies: tuple[CopiedCertificate, ...],
-    stored: Sequence[str],
+    resource: EtcdCluster, found: Mapping[str, Obj | None], copies: tuple[CopiedCertificate, ...], stored: Sequence[str]
 ) -> tuple[Access, str]:
     """Return the credentials of the operator, as far as they exist, and the name of the Secret with the password.
 

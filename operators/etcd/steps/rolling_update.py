@@ -96,13 +96,7 @@ def roll_outdated_pods(seen: Assessment) -> Step:
         return PASS
     evicts = may_evict(seen.resource.spec.pod_disruption_budget, seen.resource.spec.size) and not _awaits_update(seen)
     roll = RollingUpdate(
-        seen.instances,
-        partial(outdated, seen),
-        stale,
-        UPDATING,
-        UPGRADE_BLOCKED,
-        BLOCKED_POLL_SECONDS,
-        evicts,
+        seen.instances, partial(outdated, seen), stale, UPDATING, UPGRADE_BLOCKED, BLOCKED_POLL_SECONDS, evicts
     )
     if leaving := [instance for instance in seen.instances if instance.pod and instance.pod.leaving]:
         return roll.wait(f"{leaving[0].name} is terminating. {_stuck(leaving[0])}".strip())

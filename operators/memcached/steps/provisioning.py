@@ -5,15 +5,7 @@ from __future__ import annotations
 from operators.memcached.facts.assessment import Assessment
 from operators.memcached.objects import autoscaler, deployment, stateful_set
 from operators.memcached.objects.names import Mounts, copies, originals, owner, server_secret
-from operators.memcached.objects.pod import (
-    CONTAINER,
-    EXPORTER,
-    RELOADER,
-    Sidecar,
-    mounts_of,
-    pod,
-    sidecar_image,
-)
+from operators.memcached.objects.pod import CONTAINER, EXPORTER, RELOADER, Sidecar, mounts_of, pod, sidecar_image
 from operators.memcached.reasons import CERTIFICATE_WITHOUT_NAME, NO_EXPORTER_IMAGE
 from operators.memcached.steps.mounted_copies import next_mounts, outdated_copies
 from shared.kubernetes.kinds import AUTOSCALER, STATEFUL_SET, Obj

@@ -35,7 +35,7 @@ class User(SpecModel):
     )
     rules: Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^[ -~\n]+$")] = Field(
         description="Rights of the user, in the words of ACL SETUSER, such as: ~app:* &app:* +@read +@write "
-        "-@dangerous. They begin from a user without any right. Passwords and on or off are other fields.",
+        "-@dangerous. They begin from a user without any right. Passwords and on or off are other fields."
     )
     password_secret: PasswordSecret | None = Field(
         None,
@@ -44,8 +44,7 @@ class User(SpecModel):
         "all nodes accept it, the former one stays valid.",
     )
     enabled: bool | None = Field(
-        None,
-        description="Whether clients can connect as this user. Default: true. false also closes its connections.",
+        None, description="Whether clients can connect as this user. Default: true. false also closes its connections."
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (

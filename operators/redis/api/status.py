@@ -49,7 +49,7 @@ class ClusterCondition(SpecModel):
         "Observed (the operator reaches the nodes); Vulnerable (a published advisory applies); ReconciliationPaused "
         "(a user paused the operator); "
         "ForeignKeys (a primary holds keys of slots that it does not own); ForeignMigration (another client migrates "
-        "slots); or, with spec.nodesInConditions, the role of a node: `master` (primary) or `slave` (replica).",
+        "slots); or, with spec.nodesInConditions, the role of a node: `master` (primary) or `slave` (replica)."
     )
     status: Literal["True", "False", "Unknown"] = Field(
         description="Whether the condition holds; of a node, whether it serves clients."

@@ -25,12 +25,7 @@ from shared.kubernetes.secrets import (
     used,
 )
 from shared.pki.certs import joined
-from shared.pki.secret_checks import (
-    SecretProblem,
-    UnusableSecret,
-    certificate_of,
-    password_of,
-)
+from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, password_of
 from shared.pki.secret_names import authority_secret
 from shared.pki.stores import certificate_secrets, certificates_in, validities
 from shared.pki.threads import evaluate

@@ -244,8 +244,7 @@ class _Pairing:
         while self._relax(cost, before):
             pass
         end = min(
-            self.following,
-            key=lambda primary: (cost[primary] + self._load_cost(primary), self._near(replica, primary)),
+            self.following, key=lambda primary: (cost[primary] + self._load_cost(primary), self._near(replica, primary))
         )
         while end in before:
             _, moving, source = before[end]

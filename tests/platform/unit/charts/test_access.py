@@ -93,7 +93,7 @@ def test_rules_contain_no_wildcards(operator_chart: Path, values: Values) -> Non
         assert "*" not in "".join(entries), role["metadata"]["name"]
 
 
-def test_what_is_watched_is_read_by_name_too(operator_chart: Path) -> None:
+def test_watched_objects_are_read_by_name_too(operator_chart: Path) -> None:
     """Of the change of a large object, only the name waits."""
     found = [
         (rule["resources"], rule["verbs"])
