@@ -44,7 +44,7 @@ FURTHER: dict[str, dict[str, set[str]]] = {
         "memcacheds": READ,
         "deployments": OWNED,
         "replicasets": {"get"},
-        "pods": {"list", "watch", "patch"},
+        "pods": READ | {"patch"},
         "horizontalpodautoscalers": OWNED,
     },
 }
