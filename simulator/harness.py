@@ -205,6 +205,11 @@ class Harness:
             self.controller, workloads=self.workloads, clock=self._clock, patience=self._patience, wait=self._wait
         )
 
+    def resync(self) -> None:
+        """Queue every resource, as the periodic resync does."""
+        for key in self.cache.keys(self.controller.kind):
+            self.queue.add(key)
+
     @property
     def _progress(self) -> tuple[int, int]:
         """A value that differs after every change."""

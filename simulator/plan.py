@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from datetime import datetime
 from typing import Any
 
 from shared.kubernetes import accessors
-from shared.kubernetes.kinds import POD, Kind, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE
 from shared.pki.ca import fulfil
 from shared.pki.rotation import CertificateOrder, Made
@@ -29,6 +30,7 @@ from shared.runtime.operator import Operator
 from shared.runtime.options import Options
 from shared.runtime.steady_clock import SteadyClock
 from shared.status import conditions
+from shared.status.reasons import HIBERNATED
 from shared.status.reconciliation_pause import is_paused
 from shared.status.verdict import Progress, Verdict
 from shared.steps.confirmed_recovery import awaits_confirmation
@@ -37,7 +39,7 @@ from simulator.clock import Clock
 from simulator.harness import Harness
 from simulator.kubelet.workloads import Workloads
 from simulator.mirror import Find, Mirror, adapted
-from simulator.recorder import Recorder, Step, View
+from simulator.recorder import Recorder, Step, View, pods_of_workload
 from simulator.virtual_time import VirtualTimeLoop
 
 SCHEMA = "platform.ydzs.io/plan/v1"
@@ -87,6 +89,7 @@ class Subject:
         view: returns members, slots and the redundancy, which a step may change.
         patience: longest time without any change after which the operator is at rest, in seconds, by the spec.
         serves: further kinds that the API server must serve.
+        restores: whether a step only restores live settings that the status does not have.
     """
 
     operator: Operator
@@ -95,6 +98,7 @@ class Subject:
     view: Callable[[Any, Mirror, str], View]
     patience: Callable[[Obj], float]
     serves: tuple[Kind | Served, ...] = ()
+    restores: Callable[[Step], bool] = lambda _: False
 
 
 @dataclass(frozen=True)
@@ -192,14 +196,14 @@ async def _simulated(subject: Subject, options: Options, live: Live, change: Obj
             raise Unmodelled("The resource is being deleted: its objects follow it.")
         if live.resource is not None and awaits_confirmation(live.resource):
             return _awaiting(live.resource, change)
-        if live.resource is not None and change is not None and _is_at_rest(live.resource):
-            at_rest = await _run(subject, options, live, None, find)
-            if moved := [step for step in at_rest.steps if not step.minor]:
-                first = ", ".join((moved[0].title, *moved[0].fields[:3]))
-                raise Unmodelled(
-                    f"The resource is at rest, and its simulation has a step: {first}. It does not match this cluster."
-                )
-        return await _run(subject, options, live, change, find)
+        world = _World(subject, options, live, find)
+        world.start(change or live.resource or {})
+        if live.resource is not None and _is_at_rest(live.resource):
+            await world.rest_first()
+        if change is not None:
+            world.apply(live, change)
+        await world.run()
+        return world.plan()
     except Unmodelled as unknown:
         named = change or live.resource
         assert named is not None
@@ -232,13 +236,6 @@ def _awaiting(resource: Obj, change: Obj | None) -> Plan:
     return dataclasses.replace(ended(resource, PERSON, person.reason, message), person=person)
 
 
-async def _run(subject: Subject, options: Options, live: Live, change: Obj | None, find: Find) -> Plan:
-    world = _World(subject, options, live, find)
-    world.start(live, change)
-    await world.run()
-    return world.plan()
-
-
 class _World:
     """A simulated cluster that begins as the real one is."""
 
@@ -261,16 +258,12 @@ class _World:
         self.pods: dict[str, str] = {}
         self.recorder: Recorder | None = None
 
-    def start(self, live: Live, change: Obj | None) -> None:
-        """Let the kubelets report what runs, apply the change, and begin to record."""
-        named = change or live.resource
-        assert named is not None
+    def start(self, named: Obj) -> None:
+        """Let the kubelets report what runs, start the operator, and begin to record."""
         self.namespace, self.name = named["metadata"]["namespace"], named["metadata"]["name"]
         while self.workloads.step():  # what Kubernetes does without the operator, such as a status in other words
             pass
         self.pods = self._pods()
-        if change is not None:
-            self._apply(live, change)
         self.recorder = Recorder(
             self.server, self.clock, lambda: self.subject.view(self.database, self.server, self.name)
         )
@@ -284,17 +277,52 @@ class _World:
             wait=self.clock.wait,
         )
 
+    async def rest_first(self) -> None:
+        """Require that the operator has nothing to do for a resource at rest, except to restore live settings.
+
+        Raises:
+            Unmodelled: the simulation has another step, so that it does not match the cluster.
+        """
+        await self.run()
+        assert self.recorder is not None
+        steps = [step for step in self.recorder.finished() if not step.minor]
+        if moved := [step for step in steps if not self.subject.restores(step)]:
+            first = ", ".join((moved[0].title, *moved[0].fields[:3]))
+            raise Unmodelled(
+                f"The resource is at rest, and its simulation has a step: {first}. It does not match this cluster."
+            )
+        self.recorder.forget()
+
     async def run(self) -> None:
         """Let the operator work until it is at rest.
 
         Raises:
             Unmodelled: the operator never rests, or needs an object that cannot be read.
         """
+        assert self.recorder is not None
         settled = await self.operator.rests(MAX_TURNS)
+        while settled and (seconds := self._unavailable()):  # until then, a workload replaces no further pod
+            self.clock.wait(seconds)
+            self.recorder.passed(seconds)
+            self.operator.resync()
+            settled = await self.operator.rests(MAX_TURNS)
         if self.server.unreadable:
             raise Unmodelled(self.server.unreadable)
         if not settled:
             raise Unmodelled(f"The operator is not at rest after {MAX_TURNS} turns of the simulation.")
+
+    def _unavailable(self) -> int:
+        """Return the seconds until each ready pod has been ready for the minReadySeconds of its workload."""
+        left = [0.0]
+        for kind in (STATEFUL_SET, DEPLOYMENT):
+            for _, owner in self.server.objects(kind):
+                minimum = owner["spec"].get("minReadySeconds") or 0
+                for pod in pods_of_workload(self.server, owner) if minimum else ():
+                    ready = accessors.condition(pod, "Ready")
+                    if ready.get("status") == "True":
+                        since = datetime.fromisoformat(ready["lastTransitionTime"])
+                        left.append(minimum - (self.clock() - since).total_seconds())
+        return max(0, math.ceil(max(left)))
 
     def plan(self) -> Plan:
         """Return what was recorded."""
@@ -308,10 +336,12 @@ class _World:
         ready = accessors.condition(resource, conditions.READY)
         is_ready = ready.get("status") == "True" and accessors.is_current(resource)
         failed = any(self.operator.queue.failures(key) for key in self.operator.cache.keys(self.kind))
-        person = None if is_ready or failed else _person(resource, self.recorder.verdict)
+        hibernates = self.recorder.verdict.reason == HIBERNATED
+        person = None if is_ready or failed or hibernates else _person(resource, self.recorder.verdict)
         after = self._pods()
         ended, fewer = len(self.pods.keys() - after.keys()), len(self.pods) - len(after)
-        outcome = _outcome(steps, is_ready=is_ready, person=person, interrupts=ended > max(0, fewer))
+        interrupts = ended > max(0, fewer) or (hibernates and ended > 0)
+        outcome = _outcome(steps, is_ready=is_ready or hibernates, person=person, interrupts=interrupts)
         return Plan(
             self.kind.name,
             self.namespace,
@@ -334,7 +364,7 @@ class _World:
             if pod["metadata"]["namespace"] == self.namespace and accessors.label(pod, INSTANCE) == self.name
         }
 
-    def _apply(self, live: Live, change: Obj) -> None:
+    def apply(self, live: Live, change: Obj) -> None:
         """Store the resource as the API server would after the change."""
         user = self.server.actor("kubectl")
         if live.resource is None:

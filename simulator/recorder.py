@@ -31,6 +31,7 @@ other write. They are defaults of this table, not measurements."""
 SLOTS_PER_ESTIMATE = 50
 
 _METADATA = ("metadata.", "spec.template.metadata.")
+_MEETING = re.compile(r"let (.+) meet (.+)")
 _INVENTED = re.compile(r" \([0-9a-f]{16}\)| at \d+\.\d+\.\d+\.\d+(:\d+)?")
 """Ids and addresses in texts: those of new servers are of the simulation only."""
 
@@ -147,6 +148,7 @@ class _Draft:
     moves: list[Move] = field(default_factory=list)
     view: View | None = None
     minor: bool = False
+    waited: int = 0
 
 
 class Recorder:
@@ -196,6 +198,17 @@ class Recorder:
             self._add(_Draft(OPERATOR, "call", self._plain(str(call))))
 
         return dataclasses.replace(controller, plan=planned, call=called)
+
+    def passed(self, seconds: int) -> None:
+        """Note that time must pass after the last step, such as the pause after a pod."""
+        if shown := [draft for draft in self._drafts if not draft.minor]:
+            shown[-1].waited += seconds
+
+    def forget(self) -> None:
+        """Forget the steps so far."""
+        self._drafts.clear()
+        self._unexplained.clear()
+        self._stopped.clear()
 
     def finished(self) -> tuple[Step, ...]:
         """Return the recorded steps. Equal ones in a row are one, with their count."""
@@ -305,7 +318,11 @@ class Recorder:
         """Return a text with the names of members instead of their ids, and without addresses."""
         for node, name in {**self._last.names, **self._view().names}.items():
             text = text.replace(node, name)
-        return _INVENTED.sub("", text)
+        text = _INVENTED.sub("", text)
+        if found := _MEETING.fullmatch(text):  # they are in the order of their ids
+            names = sorted(found[1].split(", "), key=lambda name: (len(name), name))
+            text = f"let {', '.join(names)} meet {found[2]}"
+        return text
 
     def _observe(self) -> None:
         """Note what has changed in the database, as an effect of the last step."""
@@ -375,7 +392,7 @@ def _estimated(draft: _Draft) -> int:
     slots = sum(move.slots for move in draft.moves)
     pods = sum(ESTIMATES[pod.effect] for pod in draft.pods.values())
     moves = -(-slots // SLOTS_PER_ESTIMATE) * ESTIMATES["slots"]
-    return pods + moves or (ESTIMATES["call"] if draft.action == "call" else ESTIMATES["write"])
+    return draft.waited + (pods + moves or (ESTIMATES["call"] if draft.action == "call" else ESTIMATES["write"]))
 
 
 def _is_alike(one: Step, other: Step) -> bool:

@@ -19,7 +19,7 @@ from simulator.api_server.kinds import CUSTOM, Served
 from simulator.clock import Clock
 from simulator.mirror import Mirror
 from simulator.plan import Live, Subject, Unmodelled
-from simulator.recorder import View
+from simulator.recorder import Step, View
 from simulator.redis.client import Entry
 from simulator.redis.command_line import Command, command
 from simulator.redis.database import SimulatedRedis
@@ -31,12 +31,19 @@ PATIENCE_SECONDS = 20.0
 SETTLING_SECONDS = 4.0
 """Simulated time in which nodes that were started exchange messages and replicas connect, before the plan begins."""
 
+MAX_SETTLING = 10
+"""Maximum number of these times; a replica may wait for its full sync (repl-diskless-sync-delay)."""
+
 UPTIME_SECONDS = 86_400.0
 """Time for which the servers count as running: they are ready, and did not start just now."""
+
+DELAY = "repl-diskless-sync-delay"
+"""Setting that delays the full sync of a replica; the operator may have changed it since a server started."""
 
 UNFINISHED = ("moves", "jobs", "migration", "assigned", "forming", "recovery", "adoption", "placement", "foreign")
 """Work in the status of which the simulation does not know how far it is."""
 
+_SETTINGS = re.compile(r"set [a-z0-9-]+(, [a-z0-9-]+)* of \S+")
 _VERSION = re.compile(r"\d+\.\d+")
 
 
@@ -73,17 +80,24 @@ def seed(live: Live, clock: Clock) -> SimulatedRedis:
         pod, had = pods[name], dict(redis.disks[start.disk].keys)
         process = redis.begin(pod["metadata"]["uid"], name, pod["status"]["podIP"], start)
         process.node.keys = had
+        process.settings[DELAY] = "0"  # at rest, replicas are in sync
         if process.exit_message:
             raise Unmodelled(f"The simulated server of pod {name} does not start: {process.exit_message}")
     for process in redis.running:
         for other in process.node.others:
             other.port, other.bus = process.port, process.bus
-    clock.wait(SETTLING_SECONDS)
-    redis.advance()
+    for _ in range(MAX_SETTLING):
+        clock.wait(SETTLING_SECONDS)
+        redis.advance()
+        apart = [each.pod for each in redis.running if not each.serves or (each.node.me.primary and not each.linked)]
+        if not apart:
+            break
+    else:
+        raise Unmodelled(f"The simulated node {apart[0]} does not connect to its cluster.")
     for process in redis.running:
         process.began -= UPTIME_SECONDS
-        if process.node.me.primary and not process.linked:
-            raise Unmodelled(f"The simulated replica {process.pod} does not connect to its primary.")
+        process.settings.pop(DELAY)
+        process.settings |= {name: value for name, value in commands[process.pod].settings.items() if name == DELAY}
     return redis
 
 
@@ -173,6 +187,11 @@ def view(database: SimulatedRedis, server: Mirror, name: str) -> View:
     return View(members, owned, spare, text, names)
 
 
+def restores(step: Step) -> bool:
+    """Whether a step changes settings of a running server, which other settings in its files do not have."""
+    return step.action == "call" and _SETTINGS.fullmatch(step.target) is not None
+
+
 def patience(resource: Obj) -> float:
     """Return the longest time for which the operator may wait without any change."""
     return PATIENCE_SECONDS
@@ -184,5 +203,6 @@ SUBJECT = Subject(
     seed,
     view,
     patience,
+    restores=restores,
     serves=(Served(API.kind, schema=dataclasses.replace(CUSTOM, keys={"metadata.ownerReferences": ("uid",)})),),
 )

@@ -26,8 +26,11 @@ from tests.support.etcd.scenarios import cluster as etcd_cluster
 from tests.support.memcached.scenarios import apply as memcached
 from tests.support.planning import WORLDS, as_read, changed, executed, form, live, nothing_else, planned
 from tests.support.redis.scenarios import cluster as redis_cluster
+from tests.support.redis.scenarios import in_memory
 
 TLS: Obj = {"tls": {"mode": "self"}}
+SNAPSHOTS: Obj = {"config": {"appendonly": "no"}}
+VALKEY: Obj = {"repository": "valkey/valkey"}
 CPU: Obj = {"resources": {"requests": {"cpu": "200m"}}}
 
 
@@ -62,6 +65,8 @@ CASES = (
     Case("etcd", "scale in", (etcd_cluster(3),), {"size": 1}, plans.SAFE),
     Case("etcd", "patch release", (etcd_cluster(3),), {"version": "3.6.16"}),
     Case("etcd", "minor release", (etcd_cluster(3),), {"version": "3.7.0"}, marks=NIGHTLY),
+    Case("etcd", "from 3.5 to 3.6", (etcd_cluster(3, "3.5.26"),), {"version": "3.6.11"}, marks=NIGHTLY),
+    Case("etcd", "one member", (etcd_cluster(1),), {"version": "3.6.16"}),
     Case("etcd", "password on", (etcd_cluster(3),), {"auth": {}}, plans.SAFE),
     Case("etcd", "scale with a password", (etcd_cluster(3, auth={}),), {"size": 4}, plans.SAFE, NIGHTLY),
     Case("etcd", "scale with TLS", (etcd_cluster(3, **TLS),), {"size": 4}, plans.SAFE, NIGHTLY),
@@ -74,6 +79,10 @@ CASES = (
     Case("redis", "live setting", (redis_cluster(6),), {"config": {"maxmemory-policy": "allkeys-lru"}}, plans.SAFE),
     Case("redis", "password on", (redis_cluster(6),), {"auth": {}}, plans.SAFE),
     Case("redis", "version with TLS", (redis_cluster(6, **TLS),), {"version": "7.2.5"}, marks=NIGHTLY),
+    Case("redis", "version with snapshots", (redis_cluster(6, **SNAPSHOTS),), {"version": "7.2.5"}, marks=NIGHTLY),
+    Case("redis", "version in memory", (in_memory(6),), {"version": "7.2.5"}, marks=NIGHTLY),
+    Case("redis", "version of Valkey", (redis_cluster(6, "8.1.1", **VALKEY),), {"version": "9.1.0"}, marks=NIGHTLY),
+    Case("redis", "log off", (redis_cluster(6),), SNAPSHOTS, marks=NIGHTLY),
     Case("redis", "resources", (redis_cluster(6),), CPU, marks=NIGHTLY),
     Case("redis", "storage", (EXPANDABLE, redis_cluster(6, **volumes("1Gi"))), volumes("2Gi"), plans.SAFE),
 )
@@ -178,6 +187,24 @@ async def test_a_pause_by_annotation_needs_a_person() -> None:
     assert (found.outcome, found.steps) == (plans.PERSON, ())
     assert found.person is not None
     assert found.person.reason == "ReconciliationPaused"
+
+
+async def test_pause_after_each_server_passes() -> None:
+    """Kubernetes replaces the next server when the new one has been ready for minReadySeconds, without any event."""
+    play = await world("memcached", memcached(size=3, updateStrategy={"pauseSeconds": 30}))
+    found = await planned("memcached", play, {"version": "1.6.18"})
+    assert (found.outcome, found.ready) == (plans.RESTARTS, True)
+    restarts = [each for each in found.steps if each.action == "restarts"]
+    assert [each.target for each in restarts] == ["Pod cache-2", "Pod cache-1", "Pod cache-0"]
+    assert all(each.seconds >= 70 for each in restarts)
+
+
+@pytest.mark.parametrize("operator", ["etcd", "redis"])
+async def test_hibernation_stops_all_servers(operator: str) -> None:
+    play = await world(operator)
+    found = await planned(operator, play, {"hibernate": True})
+    assert (found.outcome, found.reason, found.person) == (plans.RESTARTS, "Hibernated", None)
+    assert form(found.steps) == form(await executed(operator, play, {"hibernate": True}))
 
 
 async def test_a_deleted_resource_has_no_plan() -> None:
