@@ -33,13 +33,12 @@ from shared.steps.network_policy import Access
 
 MIN_MEMBERS_WITH_BUDGET = 3
 """Members from which on a budget is set by default: two of three are still a quorum. With fewer, every eviction
-interrupts service, and a node must still be drainable, unless data in memory is lost with the quorum.
+interrupts service, and a node must still be drainable.
 """
 
 
 def _budget(resource: EtcdCluster) -> PodDisruptionBudget | None:
-    default = PodDisruptionBudget(max_unavailable=0) if resource.spec.storage.medium == "Memory" else None
-    default = PodDisruptionBudget() if resource.spec.size >= MIN_MEMBERS_WITH_BUDGET else default
+    default = PodDisruptionBudget() if resource.spec.size >= MIN_MEMBERS_WITH_BUDGET else None
     return resource.spec.pod_disruption_budget or default
 
 

@@ -411,8 +411,8 @@ class EtcdClusterSpec(PodSettings, PodExtensions):
     pod_disruption_budget: PodDisruptionBudget | None = Field(
         None,
         description=(
-            "Number of members that may be evicted at once, for example by a drain of nodes. Default: one, with three "
-            "or more members; with fewer there is no budget, as every eviction interrupts service; in memory, none may."
+            "Number of members that may be evicted at once, for example by a drain of nodes. Default: one, with "
+            "three or more members; with fewer there is no budget, because every eviction interrupts service."
         ),
     )
     connection_secret: bool = Field(True, description=CONNECTION)

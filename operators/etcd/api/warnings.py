@@ -117,8 +117,8 @@ def _of_storage(spec: EtcdClusterSpec) -> list[str]:
     if storage.medium == "Memory":
         if spec.size == 1:
             warnings.append(
-                "spec.storage.medium: a single member with medium Memory loses all data with its pod, such "
-                "as on a restart of the node, which cannot be drained. Set size to 3, or medium to Volume."
+                "spec.storage.medium: a single member with medium Memory loses all data with its pod: on a "
+                "drain, a change of the spec or a restart of the node. Set size to 3, or medium to Volume."
             )
         if smaller(spec.resources.limits.get("memory", storage.size), storage.size):
             warnings.append(

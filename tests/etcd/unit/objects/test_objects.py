@@ -67,18 +67,11 @@ def test_endpoint_has_the_pods_address_and_the_members_name() -> None:
     )
 
 
-MEMORY: Obj = {"medium": "Memory", "size": "1Gi"}
-
-
 @pytest.mark.parametrize(
     ("size", "spec", "allowed"),
     [
         (1, {}, None),
         (2, {}, None),
-        (1, {"storage": MEMORY}, {"maxUnavailable": 0}),
-        (2, {"storage": MEMORY}, {"maxUnavailable": 0}),
-        (3, {"storage": MEMORY}, {"maxUnavailable": 1}),
-        (1, {"storage": MEMORY, "podDisruptionBudget": {"maxUnavailable": 1}}, {"maxUnavailable": 1}),
         (3, {}, {"maxUnavailable": 1}),
         (5, {}, {"maxUnavailable": 1}),
         (5, {"podDisruptionBudget": {"maxUnavailable": 2}}, {"maxUnavailable": 2}),
@@ -100,7 +93,7 @@ def test_unready_member_may_be_evicted_unless_its_data_is_in_memory() -> None:
         return str(budget["spec"]["unhealthyPodEvictionPolicy"])
 
     assert policy() == "AlwaysAllow"
-    assert policy(storage=MEMORY) == "IfHealthyBudget"
+    assert policy(storage={"medium": "Memory", "size": "1Gi"}) == "IfHealthyBudget"
 
 
 def test_immutable_claim_template_keeps_its_size() -> None:
