@@ -171,7 +171,10 @@ def managers_of(paths: Sequence[str], obj: Obj, *, own: str) -> list[str]:
 
 def shared_keys(secret: Obj | None, keys: Iterable[str], *, own: str) -> dict[str, str]:
     """Return those of the keys that other managers own, too, with an empty text: only a text replaces another one."""
-    return {key: "" for key in keys if secret is not None and managers_of([f"data.{key}"], secret, own=own)}
+    entries = (secret or {"metadata": {}})["metadata"].get("managedFields", ())
+    others = [each.get("fieldsV1", {}) for each in entries if each.get("manager") not in (None, "", own)]
+    shared = {name for each in others for name in each.get("f:data", {})}
+    return {key: "" for key in keys if f"f:{key}" in shared}
 
 
 def _has(record: Obj, requested: Set[str], above: Set[str]) -> bool:

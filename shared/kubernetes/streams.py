@@ -37,6 +37,9 @@ LARGE_SHARE = 5
 MAX_WAITING_LINES, READ_SECONDS = 64, 10.0
 """Number of small events that wait while a large object is read, and longest time that this takes."""
 
+MAX_LAST_OBJECTS = 32
+"""Number of large objects that are read when the API server has ended the watch: for more, the collection is listed."""
+
 _TEXT = rb'"(?:[^"\\]++|\\.)*+"'
 _LIST = rb'\[(?:[^\]]++|\]++(?!,"\w++":))*+\]++'
 _OTHERS = rb'(?:"(?!(?:name|namespace|resourceVersion)")\w++":(?:%b|[-+.\w]++|\{(?:%b[:,]?)*+\}|%b),)*+' % (
@@ -169,9 +172,20 @@ class _Watch:
             elif reading.done() and (not self.large or reading.exception() is not None):
                 reading.result()
                 return
-            elif self.large and loop.time() >= resumes:
+            elif self.large and (reading.done() or loop.time() >= resumes):
+                if reading.done() and sum(map(len, self.large.values())) > MAX_LAST_OBJECTS:
+                    raise Unavailable(f"the watch ended before its large objects were read ({self._request})")
+                try:
+                    event, text = await self._take_large()
+                except Unavailable:
+                    if reading.done():
+                        raise
+                    resumes = loop.time() + READ_SECONDS
+                    continue
                 began = time.thread_time()
-                yield (await self._take_large())._replace(version=self._version)  # the object may be newer
+                if text:
+                    event = _event(self._kind, self._request, b'{"type":"MODIFIED","object":%b}' % text)
+                yield event._replace(version=self._version)  # the object may be newer
                 shares = LARGE_SHARE * sum(each is self or bool(each.large) for each in _WATCHES)
                 resumes = loop.time() + (shares - 1) * (time.thread_time() - began)
             else:
@@ -179,24 +193,28 @@ class _Watch:
                     async with asyncio.timeout_at(resumes if self.large else None):
                         await self._changed.wait()
 
-    async def _take_large(self) -> Event:
-        """Remove the next large event, and return it with the present object."""
+    async def _take_large(self) -> tuple[Event, bytes]:
+        """Remove the next large event, and return it with the present object; without one if that is deleted.
+
+        Raises:
+            Unavailable: the object could not be read, and waits again.
+        """
         namespace = next(iter(self.large))
         names = self.large.pop(namespace)
         event = names.pop(name := next(iter(names)))
         if names:
             self.large[namespace] = names
         if event.type == DELETED:
-            return event
+            return event, b""
         request = Request("GET", self._kind.path(namespace, name))
         try:
             async with asyncio.timeout(READ_SECONDS), self._streams.stream(request, accept=self._accept) as lines:
-                text = b"".join([line async for line in lines])
+                return event, b"".join([line async for line in lines])
         except NotFound:
-            return event._replace(type=DELETED)
-        except TimeoutError:
-            raise Unavailable(f"no answer within {READ_SECONDS:.0f} s ({request})") from None
-        return _event(self._kind, request, b'{"type":"MODIFIED","object":%b}' % text)
+            return event._replace(type=DELETED), b""
+        except (TimeoutError, Unavailable) as error:
+            self.large.setdefault(namespace, {}).setdefault(name, event)
+            raise Unavailable(f"{error or 'no answer in time'} ({request})") from None
 
 
 _WATCHES = set[_Watch]()  # that are open

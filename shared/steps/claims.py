@@ -23,9 +23,9 @@ RETRY_SECONDS = 30.0
 """Time until claims of another owner are read again: no watch reports objects without the labels of the operator."""
 
 _FORMER = (
-    "PersistentVolumeClaim {claims}: has the data of a former {kind} (uid {uid}). Nothing was changed. To start "
-    "empty, delete the claims with the label {label}={uid}, or rename this resource. To continue with that data, set "
-    "spec.adopt.fromUID to {uid}: {command}"
+    "PersistentVolumeClaim {claims}: has the data of a former {kind} (uid {uid}). Nothing was changed. To continue "
+    "with that data, set spec.adopt.fromUID to {uid}: {command}. To start empty, delete the claims with the label "
+    "{label}={uid}, or rename this resource."
 )
 _OTHER = (
     "PersistentVolumeClaim {claim} belongs to {owner}. Nothing was changed. Rename this resource, or delete the claim "

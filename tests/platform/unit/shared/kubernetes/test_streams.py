@@ -36,14 +36,20 @@ _NAMED = re.compile(rb'{"type":"(\w+)","object":(?=.{,200}"name":"([^"]+)","name
 class Lines(Streams):
     """A watch that delivers lines at once, and then ends or fails; objects can be read as they were delivered last.
 
+    Args:
+        stays: time until the end, in seconds.
+
     Attributes:
+        failures: number of reads by name that fail.
         read: number of lines that were read.
         requested: paths of the objects that were read by name.
     """
 
-    def __init__(self, lines: Iterable[bytes], *, error: Exception | None = None) -> None:
+    def __init__(self, lines: Iterable[bytes], *, error: Exception | None = None, stays: float = 0) -> None:
         self._all = lines
         self._error = error
+        self._stays = stays
+        self.failures = 0
         self.read = 0
         self.requested: list[str] = []
         self._objects: dict[str, tuple[bytes, int] | None] = {}
@@ -54,6 +60,9 @@ class Lines(Streams):
 
     async def _object(self, path: str) -> AsyncIterator[bytes]:
         self.requested.append(path)
+        if self.failures:
+            self.failures -= 1
+            raise Unavailable("Too Many Requests")
         if (last := self._objects.get(path)) is None:
             raise NotFound(path)
         line, begin = last
@@ -65,6 +74,7 @@ class Lines(Streams):
             self._note(line)
             yield line
             await asyncio.sleep(0)
+        await asyncio.sleep(self._stays)
         if self._error is not None:
             raise self._error
 
@@ -95,10 +105,9 @@ async def test_stream_of_large_events_of_one_object_delays_no_other_namespace() 
 async def test_large_events_take_a_fifth_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = iter(range(1_000))
     monkeypatch.setattr(time, "thread_time", lambda: next(cpu) / 10)
-    lines = Lines(line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 42))
-    async for _ in events_of(lines):
-        pass
-    assert asyncio.get_running_loop().time() == pytest.approx(0.4 * 39)
+    lines = Lines((line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 42)), stays=600)
+    times = [asyncio.get_running_loop().time() async for _ in events_of(lines)]
+    assert times[-1] == pytest.approx(0.4 * 39)
 
 
 @in_virtual_time
@@ -107,19 +116,38 @@ async def test_large_events_of_all_watches_take_a_fifth_of_the_event_loop(monkey
     cpu = iter(range(1_000))
     monkeypatch.setattr(time, "thread_time", lambda: next(cpu) / 10)
 
-    async def follow() -> None:
-        async for _ in events_of(Lines(line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 12))):
-            pass
+    async def follow() -> float:
+        lines = Lines((line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 12)), stays=600)
+        return [asyncio.get_running_loop().time() async for _ in events_of(lines)][-1]
 
-    await asyncio.gather(*(follow() for _ in range(10)))
-    assert asyncio.get_running_loop().time() >= 0.4 * 90
+    assert max(await asyncio.gather(*(follow() for _ in range(10)))) >= 0.4 * 90
+
+
+@in_virtual_time
+async def test_many_large_objects_are_listed_when_the_watch_ends() -> None:
+    """Until they were read, no watch would deliver the events of others."""
+    lines = Lines(line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 102))
+    with pytest.raises(Unavailable, match="ended before its large objects were read"):
+        async for _ in events_of(lines):
+            pass
+    assert asyncio.get_running_loop().time() < 1
+
+
+@in_virtual_time
+async def test_large_object_that_cannot_be_read_waits_and_delays_no_small_event() -> None:
+    lines = Lines([line_of("a", "large", 2, values=VALUES), line_of("b", "small", 3)], stays=600)
+    lines.failures = 2
+    found = [(event.obj["metadata"]["name"], asyncio.get_running_loop().time()) async for event in events_of(lines)]
+    assert [name for name, _ in found] == ["small", "large"]
+    assert found[0][1] < 1
+    assert found[1][1] == pytest.approx(20, abs=1)
 
 
 @in_virtual_time
 async def test_many_large_objects_of_one_namespace_delay_no_small_event_of_another() -> None:
     """More than 2 MiB of them waited, so that nothing more was read."""
     of_many = [line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 62)]
-    found = [event async for event in events_of(Lines([*of_many, line_of("b", "small", 62)]))]
+    found = [event async for event in events_of(Lines([*of_many, line_of("b", "small", 62)], stays=600))]
     namespaces = [event.obj["metadata"]["namespace"] for event in found]
     assert len(namespaces) == 61
     assert namespaces.index("b") <= 3
@@ -130,7 +158,7 @@ async def test_large_event_has_the_present_object() -> None:
     of_many = [line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 62)]
     deleted = line_of("a", "large-2", 62, kind=DELETED, values=VALUES)
     changed = line_of("a", "large-3", 63, values=2 * VALUES)
-    lines = Lines([*of_many, deleted, changed, line_of("b", "small", 64)])
+    lines = Lines([*of_many, deleted, changed, line_of("b", "small", 64)], stays=600)
     found = [event async for event in events_of(lines)]
     last = {event.obj["metadata"]["name"]: event for event in found}
     assert {CONFIG_MAP.path("a", f"large-{at}") for at in range(3, 62)} <= {*lines.requested}
@@ -143,7 +171,7 @@ async def test_large_event_has_the_present_object() -> None:
 @in_virtual_time
 async def test_large_events_take_turns_by_namespace() -> None:
     of_many = [line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 42)]
-    found = [event async for event in events_of(Lines([*of_many, line_of("b", "large", 50, values=VALUES)]))]
+    found = [event async for event in events_of(Lines([*of_many, line_of("b", "large", 50, values=VALUES)], stays=600))]
     namespaces = [event.obj["metadata"]["namespace"] for event in found]
     assert len(namespaces) == 41
     assert namespaces.index("b") <= 3
@@ -159,13 +187,13 @@ async def test_large_events_that_wait_take_little_memory() -> None:
         def _note(self, line: bytes) -> None:
             pass
 
-    lines = Forgotten(line_of("a", f"large-{at}", at, values=size // 4) for at in range(2, 42))
+    lines = Forgotten(line_of("a", f"large-{at}", at, values=size // 4) for at in range(2, 34))
     delivered = 0
     async with cost.bounded(seconds=1, size=16 * size):
         async for event in events_of(lines):
             assert event.type == DELETED
             delivered += 1
-    assert delivered == 40
+    assert delivered == 32
 
 
 async def test_large_event_of_another_kind_is_an_error() -> None:
