@@ -234,7 +234,7 @@ class RedisClusterSpec(PodSettings, PodExtensions):
     )
     network: Network = Field(default_factory=Network, description=NETWORK)
     pod_disruption_budget: PodDisruptionBudget | None = Field(
-        None, description="PodDisruptionBudget of the pods. Default: maxUnavailable 1, or 0 for only copies in memory."
+        None, description="PodDisruptionBudget of the pods. Default: maxUnavailable 1."
     )
 
     adopt: Adopt | None = Field(
