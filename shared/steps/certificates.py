@@ -10,7 +10,7 @@ from functools import cached_property
 from shared.api.spec import Issuer
 from shared.kubernetes.accessors import LATEST, annotation, time_in
 from shared.kubernetes.kinds import SECRET, Kind, Obj
-from shared.kubernetes.managed_fields import shared_keys
+from shared.kubernetes.managed_fields import record_of, shared_keys
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
 from shared.kubernetes.secrets import AUTHORITY_KEY, SECRETS_RETRY_SECONDS, content_of, encoded, has_content
 from shared.pki import rotation, stores
@@ -236,7 +236,11 @@ class Issuing:
         issuer = next((each for each in trusted if present and each.subject == present.issuer), None)
         bundle = stores.trust_content(trusted, issuer)
         content = bundle | {key: content_of(seen).get(key, "") for key in stores.LEAF_KEYS}
-        is_kept = has_content(seen, content) and not (self.stamp and settled_at(seen, self.stamp, self.now) is None)
+        written = (record_of(seen, self.own.operator) or {}).get("f:data", {}) if seen is not None else {}
+        is_kept = has_content(seen, content) and written.keys() <= {
+            f"f:{key}" for key in content
+        }  # no former authority
+        is_kept = is_kept and not (self.stamp and settled_at(seen, self.stamp, self.now) is None)
         return None if is_kept else WriteSecret(self._stamped(leaf.secret, content), seen)
 
     def _stamped(self, name: str, content: Mapping[str, str]) -> Obj:
