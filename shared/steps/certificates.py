@@ -237,9 +237,8 @@ class Issuing:
         bundle = stores.trust_content(trusted, issuer)
         content = bundle | {key: content_of(seen).get(key, "") for key in stores.LEAF_KEYS}
         written = (record_of(seen, self.own.operator) or {}).get("f:data", {}) if seen is not None else {}
-        is_kept = has_content(seen, content) and written.keys() <= {
-            f"f:{key}" for key in content
-        }  # no former authority
+        has_former = bool(written.keys() - {f"f:{key}" for key in content})  # such as the key of a former authority
+        is_kept = has_content(seen, content) and not has_former
         is_kept = is_kept and not (self.stamp and settled_at(seen, self.stamp, self.now) is None)
         return None if is_kept else WriteSecret(self._stamped(leaf.secret, content), seen)
 
