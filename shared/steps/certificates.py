@@ -237,7 +237,7 @@ class Issuing:
         bundle = stores.trust_content(trusted, issuer)
         content = bundle | {key: content_of(seen).get(key, "") for key in stores.LEAF_KEYS}
         written = (record_of(seen, self.own.operator) or {}).get("f:data", {}) if seen is not None else {}
-        has_former = bool(written.keys() - {f"f:{key}" for key in content})  # such as the key of a former authority
+        has_former = any(key.startswith("f:") and key[2:] not in content for key in written)  # such as of an authority
         is_kept = has_content(seen, content) and not has_former
         is_kept = is_kept and not (self.stamp and settled_at(seen, self.stamp, self.now) is None)
         return None if is_kept else WriteSecret(self._stamped(leaf.secret, content), seen)
