@@ -239,6 +239,9 @@ def _admit_pod_spec(spec: Obj) -> None:
         container.setdefault("terminationMessagePolicy", "File")
         for port in container.get("ports", ()):
             port.setdefault("protocol", "TCP")
+        for variable in container.get("env", ()):
+            if field := (variable.get("valueFrom") or {}).get("fieldRef"):
+                field.setdefault("apiVersion", "v1")
 
 
 def _admit_pod(obj: Obj) -> None:
