@@ -18,8 +18,8 @@ from operators.redis.slots.hash_slots import Slots
 DATABASES = "cluster-databases"
 """Directive with the number of databases; servers without it have one. A running server does not change it."""
 
-MAX_DATABASES, COUNTS_AT_ONCE = 16, 256
-"""Maximum number of databases, which the server reports; and of counts that are requested at once, in 25 KiB."""
+MAX_DATABASES, COUNTS_AT_ONCE = 16, 64
+"""Maximum number of databases, which the server reports; and of counts that are requested at once, in 7 KiB."""
 
 
 @reads_replies
