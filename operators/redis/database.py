@@ -31,6 +31,10 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     # While a restarted node is not in sync, no other pod is evicted: its primary may have the only copy of the data.
     counted={SERVES: CLIENTS},
     evicts_unready=lambda resource: resource.has_storage,
+    limits=lambda seen: (
+        ({"maxUnavailable": 0} if seen.lacks_copies else {})
+        | ({} if seen.is_persistent else {"unhealthyPodEvictionPolicy": "IfHealthyBudget"})
+    ),
     access=lambda seen, own: Access(
         own,
         COMPONENT,

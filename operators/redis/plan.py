@@ -14,7 +14,7 @@ from operators.redis.database import DATABASE, HIBERNATION
 from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import SPREADING
 from operators.redis.report import health, status
-from operators.redis.running_cluster import as_it_runs
+from operators.redis.running_cluster import as_it_runs, keep_replicas
 from operators.redis.security import secrets
 from operators.redis.settings import Settings
 from operators.redis.state.observed import Observed
@@ -178,7 +178,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
     poll_seconds = POLL_SECONDS
     busy_seconds = BUSY_SECONDS
     hibernation = HIBERNATION
-    _view = staticmethod(lambda *given: hold(Assessment.of(*given)))
+    _view = staticmethod(lambda *given: keep_replicas(hold(Assessment.of(*given))))
     _as_it_runs = staticmethod(as_it_runs)
     _phase = staticmethod(availability.phase)
     _summary = staticmethod(availability.summary)

@@ -11,6 +11,8 @@ from operators.redis.objects import redis_conf
 from operators.redis.objects.names import is_foreign
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import ConfigTemplate
+from operators.redis.steps.rolling_update import outdated
+from shared.api import applied_spec
 from shared.kubernetes import ordinals
 from shared.kubernetes.kinds import Obj
 
@@ -22,6 +24,23 @@ def as_it_runs(seen: Assessment, /) -> Assessment:
         running = replace(running, config=ConfigTemplate(), config_map=running.applied_config)
     resource = _with_present_settings(_at_present_size(running), running.config_map)
     return running if resource is running.resource else replace(running, resource=resource)
+
+
+def keep_replicas(seen: Assessment, /) -> Assessment:
+    """Return the view with the present pods and primaries while outdated pods have keys that are only in memory.
+
+    Replicas that the spec removes take over from them first. A StatefulSet without this spec may have other pods soon.
+    """
+    resource, made, view = seen.resource, seen.stateful_set, seen.view
+    if not resource.formed or made is None or resource.spec.replicas_per_master or len(view.owned) == len(view.members):
+        return seen
+    is_applied = applied_spec.note(resource).items() <= (made["metadata"].get("annotations") or {}).items()
+    if is_applied and not any(outdated(seen, each) for each in seen.instances):
+        return seen
+    if all(seen.keeps_data(each) for each in seen.instances if view.slots_of(each.id)):
+        return seen
+    kept = replace(resource.changed_to({"replicas": seen.decided_replicas}), kept_primaries=len(view.owned))
+    return replace(seen, resource=kept)
 
 
 def _without_foreign(seen: Assessment) -> Assessment:

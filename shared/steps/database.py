@@ -108,6 +108,7 @@ class Database(Generic[Seen]):
         budget: returns the limit of evictions; None for none.
         counted: labels of the pods that the limit counts, in addition to those of all servers.
         evicts_unready: returns whether servers that are not ready may be evicted beyond the limit.
+        limits: returns what the budget has instead, by the observed data of the servers.
         access: returns the ports of the servers, and the peers that may connect to them.
         connects: returns what clients need to connect.
         secrets: returns the names of the Secrets that the operator makes, without the connection Secret.
@@ -128,6 +129,7 @@ class Database(Generic[Seen]):
     serving: Mapping[str, str] = field(default_factory=dict)
     counted: Mapping[str, str] = field(default_factory=dict)
     evicts_unready: Callable[[Any], bool] = lambda _: True
+    limits: Callable[[Seen], Obj] = lambda _: {}
     lasting: Callable[[Seen], frozenset[str]] = lambda _: frozenset()
     spare: Callable[[Seen], frozenset[str]] = lambda _: frozenset()
     of_users: Callable[[Seen], Sequence[tuple[Connection, ConnectionSecret]]] = lambda _: ()
@@ -217,6 +219,8 @@ class Database(Generic[Seen]):
         """Keep the PodDisruptionBudget of the spec, or its default; delete one that the spec disables."""
         own = self.own(seen)
         desired = self.disruption_budget(seen.resource, own)
+        if desired is not None:
+            desired["spec"] |= self.limits(seen)
         return provisioning.keep_disruption_budget(own, desired, seen.disruption_budget)
 
     def disruption_budget(self, resource: CustomResource[Any], own: Owner) -> Obj | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
@@ -57,8 +58,15 @@ MINIMAL: Obj = {"replicas": 6}
 """A valid spec with only the required fields."""
 
 
+@dataclass(frozen=True)
 class RedisCluster(CustomResource[RedisClusterSpec]):
-    """A parsed RedisCluster."""
+    """A parsed RedisCluster.
+
+    Attributes:
+        kept_primaries: number of primaries until restarts are over that need replicas; 0 for that of the spec.
+    """
+
+    kept_primaries: int = 0
 
     @classmethod
     def parse(cls, obj: Obj, versions: Mapping[EngineName, str] = DEFAULT_VERSIONS) -> RedisCluster:
@@ -97,7 +105,7 @@ class RedisCluster(CustomResource[RedisClusterSpec]):
     @property
     def primaries(self) -> int:
         """Return the desired number of primaries."""
-        return self.spec.primaries
+        return self.kept_primaries or self.spec.primaries
 
     def image_reference(self, repository: str) -> str:
         """Return the image of the nodes.

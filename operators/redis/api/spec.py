@@ -234,7 +234,7 @@ class RedisClusterSpec(PodSettings, PodExtensions):
     )
     network: Network = Field(default_factory=Network, description=NETWORK)
     pod_disruption_budget: PodDisruptionBudget | None = Field(
-        None, description="PodDisruptionBudget of the pods. Default: maxUnavailable 1."
+        None, description="PodDisruptionBudget of the pods. Default: maxUnavailable 1, or 0 for only copies in memory."
     )
 
     adopt: Adopt | None = Field(

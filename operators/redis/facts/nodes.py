@@ -14,7 +14,7 @@ from operators.redis.facts.detached import DetachedNode, detached_nodes
 from operators.redis.facts.lifecycles import NodeState
 from operators.redis.facts.slot_service import SlotService, slot_service
 from operators.redis.objects.pod import is_started_afresh
-from operators.redis.objects.redis_conf import writes_files
+from operators.redis.objects.redis_conf import persists, writes_files
 from operators.redis.settings import Settings
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.placement import Location
@@ -135,12 +135,33 @@ class NodeFacts(Observed, View[RedisCluster, Settings]):
         return instance.disk == known.disk
 
     def keeps_data(self, instance: Instance) -> bool:
-        """Return whether no data ends with the pod of an instance: its volume stays, and the next pod uses the files.
+        """Return whether no data ends with the pod of an instance: its volume has it, and the next pod uses the files.
 
-        Of a node without persistence, the data has ended with the process.
+        A process may not write the files yet that the spec has. Without persistence, the data has ended with it.
         """
-        ignores = self.starts_afresh and (instance.runs or not is_started_afresh(instance.pod_obj))
-        return outlives_pods(self.resource, instance) and not ignores
+        if not outlives_pods(self.resource, instance):
+            return False
+        if not instance.runs:
+            return not self.starts_afresh or is_started_afresh(instance.pod_obj)
+        report = instance.report
+        writes = report is None or (report.has_log if self.starts_with_log else report.writes_files)
+        return writes and self.is_persistent
+
+    @cached_property
+    def is_persistent(self) -> bool:
+        """Whether servers keep their data on disks, and new pods use it.
+
+        Without replicas, running servers stop writing files as soon as the spec has none.
+        """
+        stays = self.resource.spec.replicas_per_master > 0 or persists(self.resource, self.config.text)
+        return stays and writes_files(self.persistence) and outlives_pods(self.resource) and not self.starts_afresh
+
+    @cached_property
+    def lacks_copies(self) -> bool:
+        """Whether each primary has the only copy of its keys, in memory: the default budget permits no eviction."""
+        spec = self.resource.spec
+        is_alone = not spec.replicas_per_master and not self.resource.kept_primaries
+        return is_alone and spec.pod_disruption_budget is None and not self.is_persistent
 
     def may_return(self, node_id: str) -> bool:
         """Return whether the data of a node may come back, although it is lost for its pod (`lost`)."""

@@ -67,8 +67,7 @@ def _deleted_since(instance: Instance) -> float | None:
 
 def _is_only_copy(seen: Assessment, instance: Instance) -> bool:
     """Return whether keys would be lost with the process of a node: a replica may copy them before it is killed."""
-    writes = instance.report is not None and instance.report.writes_files
-    return not (writes and seen.keeps_data(instance)) and seen.is_needed(instance.id)
+    return not seen.keeps_data(instance) and seen.is_needed(instance.id)
 
 
 def _was_never_ready(pod_obj: Obj) -> bool:

@@ -12,7 +12,7 @@ from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.reasons import PODS_OUTDATED, ROLL_BLOCKED, VERSION_REFUSED
 from operators.redis.state.instance import Instance
-from operators.redis.state.observed import Observed
+from operators.redis.state.observed import Observed, outlives_pods
 from operators.redis.steps.failover import take_over
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
 from operators.redis.topology.cluster_view import Seen
@@ -91,15 +91,17 @@ def roll_outdated(seen: Assessment) -> Step:
     stale = [instance for instance in seen.staying if outdated(seen, instance)]
     if not resource.formed or not stale:
         return PASS
-    evicts = may_evict(resource.spec.pod_disruption_budget, resource.spec.replicas)
+    evicts = may_evict(resource.spec.pod_disruption_budget, resource.spec.replicas) and not seen.lacks_copies
     roll = RollingUpdate(
         seen.instances, partial(outdated, seen), stale, UPGRADING, ROLL_BLOCKED, BLOCKED_SECONDS, evicts
     )
     if not resource.spec.rolls:
         names = ", ".join(instance.name for instance in stale)
+        kept = " Replicas stay until then, for keys in memory." if resource.kept_primaries else ""
         return Step.progressing(
             PODS_OUTDATED,
-            f"{roll.progress}: {names}. spec.pod[0].updateStrategy is OnDelete: delete these pods to update them.",
+            f"{roll.progress}: {names}. spec.pod[0].updateStrategy is OnDelete: delete these pods to update them."
+            f"{kept}",
         )
     if leaving := [instance for instance in seen.instances if instance.leaving]:
         return _await_deletion(roll, leaving[0], seen.now)
@@ -225,9 +227,10 @@ def _fail_over(seen: Assessment, roll: RollingUpdate[Instance], instance: Instan
         return roll.block(instance, f"it is a primary, and none of its replicas ({names}) is in sync.")
     if not seen.keeps_data(instance):
         lacks = "its claim is being deleted" if instance.volume else "no spec.storage"
-        lacks = "no persistence" if seen.starts_afresh else lacks
+        lacks = "its keys are only in memory" if outlives_pods(seen.resource, instance) else lacks
         why = f"it is a primary without a replica, and its data would be lost with its pod ({lacks})."
-        return roll.block(instance, f"{why} Increase spec.replicas.")
+        advice = "Increase spec.replicas, with replicasPerMaster 1; or, if its keys may be lost, delete the pod."
+        return roll.block(instance, f"{why} {advice}")
     return roll.recreate(instance, " is being recreated. It has no replica: its slots are not served until it is back.")
 
 

@@ -64,7 +64,7 @@ def recreate_surplus_replica(seen: Assessment) -> Step:
         f"{goal}: recreating replica {instance.name} with an empty volume so that it can become a primary. Its current "
         "primary has the same data."
     )
-    evicts = may_evict(resource.spec.pod_disruption_budget, resource.spec.replicas)
+    evicts = may_evict(resource.spec.pod_disruption_budget, resource.spec.replicas) and not seen.lacks_copies
     in_use = bool(seen.view.slots_of(instance.id))
     return Step.wait(SCALING, message, *volumes.replace_disk(instance, in_use=in_use, evicts=evicts))
 

@@ -658,9 +658,8 @@ class Guard(Invariants):
         for process in redis.running:
             if process.pod != pod:
                 continue
-            missing = self.only_copies(redis, process.node) if _ends_with_pod(redis, process) else []
-            if missing:
-                self.fail(f"{action}, whose claim is being deleted, with the only copy of {_keys(missing)}")
+            if (why := _why_keys_end(redis, process)) and (missing := self.only_copies(redis, process.node)):
+                self.fail(f"{action}, {why}, with the only copy of {_keys(missing)}")
             if self.may_split and process.persistent and process.disk != process.uid:
                 continue
             owned = owners.get(process.node.id, 0)
@@ -744,6 +743,15 @@ def _deleted_seconds(pod: Obj, now: datetime) -> float:
         return 0.0
     grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)  # the time is when that ends
     return (now - datetime.fromisoformat(metadata["deletionTimestamp"]) + grace).total_seconds()
+
+
+def _why_keys_end(redis: SimulatedRedis, process: Process) -> str:
+    """Return why the keys of a server end with its pod; empty if its volume has them."""
+    if process.disk == process.uid:
+        return "which has no volume"
+    if not (process.persistent or process.saves):
+        return "whose server keeps its keys in memory"
+    return "whose claim is being deleted" if _ends_with_pod(redis, process) else ""
 
 
 def _ends_with_pod(redis: SimulatedRedis, process: Process) -> bool:

@@ -87,6 +87,7 @@ class At:
         since: last transition time in the status.
         refuses_writes: whether the node cannot write to its log.
         unsaved: whether the node could not write its last snapshot.
+        settings: settings that the server reports.
         open_slots: open slots, as `{slot: (">", number)}` for migrating or `("<", number)` for importing.
         strays: number of keys of slots that the node does not own, by slot.
         trimming: number of its keys that the server is deleting, after it gave their slots away.
@@ -116,6 +117,7 @@ class At:
     loading: bool = False
     refuses_writes: bool = False
     unsaved: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
     memory: int = 0
     max_memory: int = 0
     pod: bool = True
@@ -304,6 +306,7 @@ def report_of(at: tuple[At, ...], number: int) -> NodeReport:
         loading=spot.loading,
         refuses_writes=spot.refuses_writes,
         unsaved=spot.unsaved,
+        settings=spot.settings,
         replicates="" if spot.of is None else spot.link or f"{address(spot.of, at[spot.of])}:6379",
         link_up=spot.of is None or (spot.synced and (bool(spot.link) or _accepts_links(at[spot.of]))),
         unlinked_seconds=spot.unlinked_seconds,

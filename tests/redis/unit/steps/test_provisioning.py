@@ -259,6 +259,39 @@ def budget(spec: Obj, **labels: str) -> Obj:
     }
 
 
+MEMORY: Obj = {"config": {"appendonly": "no", "save": ""}, "storage": {}}
+ALONE: Obj = {"replicas": 3, "replicasPerMaster": 0}
+
+
+@pytest.mark.parametrize(
+    ("spec", "limits"),
+    [
+        (ALONE | {"storage": {}}, (1, "AlwaysAllow")),
+        (ALONE | MEMORY, (0, "IfHealthyBudget")),
+        (ALONE, (0, "IfHealthyBudget")),
+        (ALONE | MEMORY | {"podDisruptionBudget": {"maxUnavailable": 1}}, (1, "IfHealthyBudget")),
+    ],
+    ids=["on disks", "in memory", "no volume", "requested"],
+)
+def test_disruption_budget_permits_no_eviction_of_an_only_copy_in_memory(spec: Obj, limits: tuple[int, str]) -> None:
+    (action,) = DATABASE.ensure_disruption_budget(assess(wished(**spec), Observed())).actions
+    assert isinstance(action, Apply)
+    made = action.obj["spec"]
+    assert (made["maxUnavailable"], made["unhealthyPodEvictionPolicy"]) == limits
+
+
+@pytest.mark.parametrize("switched_on", [False, True])
+def test_disruption_budget_follows_the_files_that_servers_use(switched_on: bool) -> None:
+    """Running servers have no log yet, or no longer."""
+    before, spec = (MEMORY, {"storage": {}}) if switched_on else ({"storage": {}}, MEMORY)
+    [applied] = configuration.ensure_config_map(assess(wished(**ALONE, **before), Observed())).actions
+    assert isinstance(applied, Apply)
+    seen = Observed(config_map=stored(applied.obj))
+    (action,) = DATABASE.ensure_disruption_budget(assess(wished(**ALONE, **spec), seen)).actions
+    assert isinstance(action, Apply)
+    assert action.obj["spec"]["maxUnavailable"] == 0
+
+
 def test_disruption_budget_with_the_other_field_is_recreated() -> None:
     seen = Observed(disruption_budget=budget({"minAvailable": 1}))
     (action,) = DATABASE.ensure_disruption_budget(assess(wished(), seen)).actions

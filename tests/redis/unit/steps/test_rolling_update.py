@@ -12,7 +12,22 @@ from operators.redis.slots.hash_slots import Slots
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
-from tests.redis.unit.world import NEW, NOW, PLANNER, At, acts, cluster, formed, node_id, of, plan, replica, seen, world
+from tests.redis.unit.world import (
+    NEW,
+    NOW,
+    PLANNER,
+    At,
+    acts,
+    cluster,
+    formed,
+    node_id,
+    of,
+    plan,
+    replica,
+    seen,
+    thirds,
+    world,
+)
 
 P0, P1, P2, R0, R1, R2 = formed()
 OLD = [replace(at, old=True) for at in formed()]
@@ -120,19 +135,63 @@ def test_message_names_what_keeps_a_terminating_pod() -> None:
     )
 
 
-def test_primary_without_replicas_is_restarted_if_it_has_a_volume() -> None:
-    at = [At(slots, keys=5, old=True) for slots in ("0-5460", "5461-10922", "10923-16383")]
-    made = planned(*at, replicasPerMaster=0)
+LOG: Obj = {"appendonly": "yes", "save": ""}
+VOLATILE: Obj = {"appendonly": "no", "save": ""}
+
+
+def alone(settings: Obj, **more: Any) -> list[At]:
+    """Return outdated primaries without replicas."""
+    return [At(slots, keys=5, old=True, settings=settings, **more) for slots in thirds()]
+
+
+def test_primary_without_replicas_is_restarted_if_its_volume_has_the_data() -> None:
+    made = planned(*alone(LOG), replicasPerMaster=0)
     assert acts(made.actions) == ["evict Pod demo-0"]
     assert "its slots are not served until it is back" in made.verdict.message
 
 
-@pytest.mark.parametrize(("ends", "spec"), [(False, {"storage": None}), (True, {})], ids=["no storage", "claim ends"])
-def test_primary_without_replicas_whose_data_ends_with_its_pod_is_not_restarted(ends: bool, spec: Obj) -> None:
-    at = [At(slots, keys=5, old=True, claim_leaving=ends) for slots in ("0-5460", "5461-10922", "10923-16383")]
+ENDS: dict[str, tuple[list[At], Obj, str]] = {
+    "no storage": (alone(LOG), {"storage": None}, "no spec.storage"),
+    "claim ends": (alone(LOG, claim_leaving=True), {}, "its claim is being deleted"),
+    "in memory": (alone(VOLATILE), {"config": VOLATILE}, "its keys are only in memory"),
+    "first log not begun": (alone(VOLATILE), {}, "its keys are only in memory"),
+    "log about to end": (alone(LOG), {"config": VOLATILE}, "its keys are only in memory"),
+    "unknown settings": (alone({}), {}, "its keys are only in memory"),
+}
+
+
+@pytest.mark.parametrize(("at", "spec", "why"), ENDS.values(), ids=ENDS)
+def test_primary_without_replicas_whose_data_ends_with_its_pod_is_not_restarted(
+    at: list[At], spec: Obj, why: str
+) -> None:
     made = planned(*at, replicasPerMaster=0, **spec)
-    assert (made.verdict.reason, acts(made.actions)) == ("RollBlocked", [])
-    assert "Increase spec.replicas" in made.verdict.message
+    assert (made.verdict.reason, "evict Pod demo-0" in acts(made.actions)) == ("RollBlocked", False)
+    assert f"({why}). Increase spec.replicas" in made.verdict.message
+
+
+@pytest.mark.parametrize("replicas", [3, 6], ids=["are removed", "become primaries"])
+def test_replicas_of_keys_in_memory_stay_until_all_pods_have_restarted(replicas: int) -> None:
+    in_memory = [replace(at, settings=VOLATILE) for at in OLD]
+    made = planned(*in_memory, replicas=replicas, replicasPerMaster=0, config=VOLATILE)
+    assert "evict Pod demo-3" in acts(made.actions)
+    rolled = [replace(at, old=number < 3) for number, at in enumerate(in_memory)]
+    made = planned(*rolled, replicas=replicas, replicasPerMaster=0, config=VOLATILE)
+    assert [call.id for call in of(made.actions, "FailOver")] == [node_id(3)]
+    for step in (in_memory, rolled):
+        [applied] = [
+            action.obj
+            for action in of(planned(*step, replicas=replicas, replicasPerMaster=0, config=VOLATILE).actions, "Apply")
+            if action.obj["kind"] == "StatefulSet"
+        ]
+        assert applied["spec"]["replicas"] == 6
+
+
+def test_replicas_stay_until_a_user_has_deleted_the_pods() -> None:
+    by_hand = [{"updateStrategy": {"type": "OnDelete"}}]
+    in_memory = [replace(at, settings=VOLATILE) for at in OLD]
+    made = planned(*in_memory, replicas=3, replicasPerMaster=0, config=VOLATILE, pod=by_hand)
+    assert made.verdict.reason == "PodsOutdated"
+    assert "Replicas stay until then" in made.verdict.message
 
 
 def test_pods_whose_claims_are_being_deleted_are_replaced_while_others_have_their_data() -> None:
