@@ -54,7 +54,7 @@ def report(seen: Assessment, phase: str, verdict: Verdict) -> Obj:
         "replicas": sum(1 for instance in seen.instances if instance.pod),
         "readyReplicas": sum(1 for instance in seen.instances if _may_serve(seen, instance)),
         "masters": sum(1 for node_id in seen.service.owners if _is_up(seen, node_id)),
-        "nodes": [node_entry(seen, each) for each in seen.instances if _is_reported(seen, each)],
+        "nodes": [node_entry(seen, each) for each in seen.instances if each.pod or seen.node_to_record(each)],
         "nodesInConditions": resource.began_with_conditions or None,
         "formed": begun,
         "forming": [
@@ -230,10 +230,6 @@ def _former(seen: Assessment) -> list[Obj] | None:
         if instance.recorded and (known is None or known[0] != instance.recorded.node_id):
             former[instance.recorded.node_id] = instance.name
     return [{"name": name, "nodeId": node_id} for node_id, name in former.items()] or None
-
-
-def _is_reported(seen: Assessment, instance: Instance) -> bool:
-    return instance.pod is not None or seen.node_to_record(instance) is not None
 
 
 NO_POD = "The pod does not exist."

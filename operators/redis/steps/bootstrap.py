@@ -70,7 +70,8 @@ def _next_commands(seen: Assessment, plan: Sequence[FormingNode]) -> Step:
     report = {instance.id: instance.report for instance in seen.staying if instance.report}
     if alone := [node for node in plan if report[node.node_id].me.epoch == 0 and len(report[node.node_id].nodes) == 1]:
         message = f"{', '.join(node.name for node in plan)} become primaries; assigning each a config epoch."
-        return _send(message, [_set_epoch(seen, node) for node in alone])
+        at, access = seen.at, seen.secrets.access
+        return _send(message, [SetEpoch(access, at(each.node_id), each.node_id, each.epoch) for each in alone])
     first, *others = report
     if strange := [node_id for node_id in others if not _acquainted(report[first], report[node_id])]:
         return _send(f"{len(report)} nodes are joining each other (CLUSTER MEET).", _meet(seen, first, strange))
@@ -81,10 +82,6 @@ def _next_commands(seen: Assessment, plan: Sequence[FormingNode]) -> Step:
 
 def _send(message: str, calls: Sequence[Action]) -> Step:
     return Step.wait(CREATING, message, *calls, requeue=GOSSIP_SECONDS)
-
-
-def _set_epoch(seen: Assessment, node: FormingNode) -> SetEpoch:
-    return SetEpoch(seen.secrets.access, seen.at(node.node_id), node.node_id, node.epoch)
 
 
 def _acquainted(one: NodeReport, other: NodeReport) -> bool:

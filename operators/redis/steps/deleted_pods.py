@@ -48,7 +48,8 @@ def stop_servers(seen: Assessment) -> Step:
         report, due = instance.report, SHUTDOWN_SECONDS if instance.report else KILL_SECONDS
         if since < due:
             requeue = shortest(requeue, due - since)
-        elif report is not None and not _is_only_copy(seen, instance):
+        # If keys would end with the process, a replica may copy them before it is killed.
+        elif report is not None and (seen.keeps_data(instance) or not seen.is_needed(report.id)):
             actions.append(ShutDown(seen.secrets.access, seen.at(report.id), report.id, report.run_id))
             requeue = shortest(requeue, SHUTDOWN_SECONDS)
         elif report is None and _was_never_ready(instance.pod_obj) and _survives_kill(seen, instance.pod_obj):
@@ -63,11 +64,6 @@ def _deleted_since(instance: Instance) -> float | None:
     if since is None or grace <= SHORT_GRACE_SECONDS or since >= grace:  # or its node is lost, or a finalizer keeps it
         return None
     return since
-
-
-def _is_only_copy(seen: Assessment, instance: Instance) -> bool:
-    """Return whether keys would be lost with the process of a node: a replica may copy them before it is killed."""
-    return not seen.keeps_data(instance) and seen.is_needed(instance.id)
 
 
 def _was_never_ready(pod_obj: Obj) -> bool:

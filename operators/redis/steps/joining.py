@@ -33,13 +33,8 @@ def refuse_full_nodes(seen: Assessment) -> Step:
 
 def _new(seen: Assessment) -> list[Instance]:
     """Return the instances with a reachable node that is no member, once the id of the node is recorded."""
-    return [
-        instance for instance in seen.awaited if instance.report and _is_recorded(instance) and not instance.leaving
-    ]
-
-
-def _is_recorded(instance: Instance) -> bool:
-    return instance.recorded is not None and instance.recorded.node_id == instance.id
+    there = [instance for instance in seen.awaited if instance.report and not instance.leaving]
+    return [instance for instance in there if instance.recorded and instance.recorded.node_id == instance.id]
 
 
 def _refuse(instance: Instance) -> Step:

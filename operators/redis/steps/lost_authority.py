@@ -11,7 +11,6 @@ from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import names
 from operators.redis.objects.names import CERTIFICATE_MARK
 from operators.redis.objects.redis_conf import appends
-from operators.redis.state.instance import Instance
 from operators.redis.state.observed import outlives_pods
 from operators.redis.steps.configuration import template_text
 from operators.redis.steps.rollout_markers import is_applied
@@ -43,16 +42,12 @@ def restart_distrusting(seen: Assessment) -> Step:
         authority_secret(resource.name) if is_self else names.server_secret(resource),
         "node",
         [each for each in seen.instances if each.pod or each in seen.staying],
-        sorted(rejecting, key=lambda each: (not _is_replica(each), -each.number)),
+        sorted(rejecting, key=lambda each: (not (each.recorded and each.recorded.role == REPLICA_ROLE), -each.number)),
         is_back=lambda each: each.report is not None and not each.leaving,
         splits=True,
         is_prepared=True,
         refusal=_refusal(seen),
     )
-
-
-def _is_replica(instance: Instance) -> bool:
-    return instance.recorded is not None and instance.recorded.role == REPLICA_ROLE
 
 
 def _refusal(seen: Assessment) -> str:

@@ -15,7 +15,6 @@ from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.slot_planner import Move
 from operators.redis.steps.replication_lag import await_replicas
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS
-from operators.redis.topology.provenance import Ends
 from operators.redis.topology.view_conflicts import brief
 from shared.runtime.plan import PASS, Step
 from shared.status.verdict import Progress
@@ -55,14 +54,11 @@ def release_slots(seen: Assessment) -> Step:
     access, nodes = seen.secrets.access, seen.primary_endpoints
     cancelled = (CancelImport(access, seen.at(node_id), node_id, slots) for node_id, slots in found.unexplained.items())
     released = (
-        ReleaseSlots(access, *ends, slots, nodes) for ends, slots in found.left.items() if not _waits(seen, ends[1])
+        ReleaseSlots(access, *ends, slots, nodes)
+        for ends, slots in found.left.items()
+        if ends[1] in seen.reachable or not seen.successor(ends[1])  # an unreachable node may have keys
     )
     return Step((*cancelled, *released), requeue=BLOCKED_SECONDS)
-
-
-def _waits(seen: Assessment, node_id: str) -> bool:
-    """Return whether a node is unreachable and may have keys."""
-    return node_id not in seen.reachable and bool(seen.successor(node_id))
 
 
 def repair_open_slots(seen: Assessment) -> Step:
@@ -91,14 +87,13 @@ def repair_open_slots(seen: Assessment) -> Step:
         return Step.wait(REPAIRING_SLOTS, message, *calls, requeue=GOSSIP_SECONDS)
     if behind:  # a node may have to be configured as the replica that is missing
         return dataclasses.replace(behind, progress=Progress.PROGRESSING) if seen.changed_pairs else behind
-    waiting = ", ".join(_described(seen, *each) for each in [*found.waiting.items()][:MAX_LISTED_ITEMS])
+    waiting = ", ".join(
+        f"{brief(slots)} of {seen.name_of(ends[0])}, moving to {seen.name_of(ends[1])}"
+        for ends, slots in [*found.waiting.items()][:MAX_LISTED_ITEMS]
+    )
     message = f"The migration of {open_slots} was interrupted, and nodes are unreachable: {waiting}."
     requeue = GOSSIP_SECONDS if seen.view.awaiting_election else BLOCKED_SECONDS
     return Step.wait(SLOTS_OPEN, message, warning=True, requeue=requeue)
-
-
-def _described(seen: Assessment, ends: Ends, slots: Slots) -> str:
-    return f"{brief(slots)} of {seen.name_of(ends[0])}, moving to {seen.name_of(ends[1])}"
 
 
 def move_call(seen: Assessment, moves: tuple[Move, ...]) -> MoveSlots:

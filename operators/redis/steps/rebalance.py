@@ -14,7 +14,7 @@ from operators.redis.facts import migration_status
 from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import ASSIGN_REFUSED, MOVING_BLOCKED, TARGET_FULL
-from operators.redis.slots.slot_planner import CannotAssign, CannotMove, Move
+from operators.redis.slots.slot_planner import CannotAssign, CannotMove
 from operators.redis.steps.open_slots import move_call
 from operators.redis.steps.replication_lag import await_replicas
 from operators.redis.steps.waiting import BLOCKED_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
@@ -129,13 +129,11 @@ def _start(seen: Assessment) -> Step:
     for move in moves:
         NODE.after(seen.node_state(move.target), NodeEvent.RECEIVE_SLOTS)
     total, moved = progress.get("slots", 0), progress.get("moved", 0)
-    described = ", ".join(_described(seen, move) for move in moves)
+    described = ", ".join(
+        f"{len(move.slots)} from {seen.name_of(move.source)} to {seen.name_of(move.target)}" for move in moves
+    )
     count = len(seen.primaries)
     message = f"Rebalancing {total} slots over {count} primaries ({moved} moved); remaining: {described}."
     if progress.get("primaries") != count:
         message = f"Scaling to {count} primaries: moving {total} slots ({moved} moved); remaining: {described}."
     return Step.wait(SCALING, message, move_call(seen, moves), requeue=GOSSIP_SECONDS)
-
-
-def _described(seen: Assessment, move: Move) -> str:
-    return f"{len(move.slots)} from {seen.name_of(move.source)} to {seen.name_of(move.target)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from operators.redis.client.responses import Follower, NodeReport, own_followers
+from operators.redis.client.responses import NodeReport, own_followers
 from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import TARGET_NOT_REPLICATING
 from operators.redis.slots.slot_planner import Move
@@ -59,13 +59,10 @@ def _why_not_replicating(seen: Assessment, target: str) -> str:
 
 
 def _state(replica: Seen, primary: NodeReport) -> str:
-    link = next((each for each in primary.replicas if _is(each, replica)), None)
+    at = replica.line.address, replica.line.port
+    link = next((each for each in primary.replicas if (each.address, each.port) == at), None)
     if link is not None and link.online:
         return f"{replica.name} is {primary.offset - link.offset:,} bytes behind"
     if link is not None:
         return f"{replica.name} is syncing"
     return f"{replica.name} is {'not connected to it' if replica.answers else 'unreachable'}"
-
-
-def _is(follower: Follower, node: Seen) -> bool:
-    return (follower.address, follower.port) == (node.line.address, node.line.port)
