@@ -30,17 +30,21 @@ def keep_replicas(seen: Assessment, /) -> Assessment:
     """Return the view with the present pods and primaries while outdated pods have keys that are only in memory.
 
     Replicas that the spec removes take over from them first. A StatefulSet without this spec may have other pods soon.
+    Before the first restart, empty members are new primaries. Later they may be replicas that restarted without data.
     """
     resource, made, view = seen.resource, seen.stateful_set, seen.view
-    if not resource.formed or made is None or resource.spec.replicas_per_master or len(view.owned) == len(view.members):
+    follows = any(node.is_replica for node in view.members)
+    if not resource.formed or made is None or resource.spec.replicas_per_master or not follows:
         return seen
-    is_applied = applied_spec.note(resource).items() <= (made["metadata"].get("annotations") or {}).items()
-    if is_applied and not any(outdated(seen, each) for each in seen.instances):
+    rolls = any(outdated(seen, each) for each in seen.instances)
+    if not rolls and applied_spec.note(resource).items() <= (made["metadata"].get("annotations") or {}).items():
         return seen
     if all(seen.keeps_data(each) for each in seen.instances if view.slots_of(each.id)):
         return seen
-    kept = replace(resource.changed_to({"replicas": seen.decided_replicas}), kept_primaries=len(view.owned))
-    return replace(seen, resource=kept)
+    new = {move.target for move in seen.begun_moves} | {move.target for move in seen.pending_assignments}
+    new |= {each.id for each in seen.instances if each.is_blank and not rolls}
+    kept = resource.changed_to({"replicas": max(seen.decided_replicas, resource.spec.replicas)})
+    return replace(seen, resource=replace(kept, kept_primaries=len(view.owned.keys() | (new & view.cluster))))
 
 
 def _without_foreign(seen: Assessment) -> Assessment:

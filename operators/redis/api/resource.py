@@ -60,11 +60,7 @@ MINIMAL: Obj = {"replicas": 6}
 
 @dataclass(frozen=True)
 class RedisCluster(CustomResource[RedisClusterSpec]):
-    """A parsed RedisCluster.
-
-    Attributes:
-        kept_primaries: number of primaries until restarts are over that need replicas; 0 for that of the spec.
-    """
+    """A parsed RedisCluster; `kept_primaries` is the number of primaries while replicas stay that the spec removes."""
 
     kept_primaries: int = 0
 

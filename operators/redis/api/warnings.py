@@ -62,7 +62,7 @@ def _of_replicas(resource: RedisCluster) -> list[str]:
     if spec.replicas_per_master == 0:
         warnings.append(
             "spec.replicasPerMaster: with 0, no replica can take over: the slots of an unavailable primary are not "
-            "served, and rolling updates interrupt them. Use 1 or more."
+            "served. Rolling updates interrupt them, or wait for you if their keys are only in memory. Use 1 or more."
         )
     if budget is None:
         return warnings

@@ -188,6 +188,8 @@ class Facts:
             full sync. While it is the first one since CONFIG SET appendonly, a server that starts with the file has no
             data (AOF_WAIT_REWRITE in aof.c).
         rewrite_failed: whether the last rewrite failed.
+        log_pending: whether the append-only file is off, or a rewrite runs or is due. A failed first one is due again
+            at once (backgroundRewriteDoneHandler in aof.c): without any, the file has all data.
     """
 
     engine: str = "redis"
@@ -215,6 +217,7 @@ class Facts:
     shuts_down: bool = False
     rewrites_log: bool = False
     rewrite_failed: bool = False
+    log_pending: bool = False
 
     @property
     def features(self) -> Features:
@@ -264,6 +267,11 @@ class NodeReport(Facts):
     def has_log(self) -> bool:
         """Whether the process has an append-only file with all of its data; false while it may be incomplete."""
         return self.settings.get("appendonly") == "yes" and not self.rewrites_log
+
+    @property
+    def ends_with_log(self) -> bool:
+        """Whether a process that began with an append-only file still has all data in it, also if a rewrite failed."""
+        return self.settings.get("appendonly") == "yes" and not self.log_pending
 
     @property
     def writes_files(self) -> bool:
@@ -450,8 +458,8 @@ def parse_nodes(text: str, entries: Entries | None = None) -> tuple[Node, ...]:
 
 
 _IDLE = "aof_rewrite_in_progress", "aof_rewrite_scheduled", "loading", "async_loading"
-_REWRITTEN = dict.fromkeys(_IDLE, "0") | {"aof_enabled": "1", "aof_last_bgrewrite_status": "ok"}
-"""Fields of INFO with their values once a rewrite of the append-only file is complete.
+_REWRITTEN = dict.fromkeys(_IDLE, "0") | {"aof_enabled": "1"}
+"""Fields of INFO with their values once a rewrite of the append-only file has ended.
 
 A replica switches its log off while it loads a full sync, although CONFIG GET has `yes` (readSyncBulkPayload).
 """
@@ -463,6 +471,8 @@ def parse_facts(text: str) -> Facts:
     valkey = found.get("server_name") == "valkey" or "valkey_version" in found
     is_replica = found["role"] == "slave"
     link_up = not is_replica or found["master_link_status"] == "up"
+    log_pending = any(found.get(name, done) != done for name, done in _REWRITTEN.items())
+    rewrite_failed = found.get("aof_last_bgrewrite_status") == "err"
     return Facts(
         engine="valkey" if valkey else "redis",
         version=_short(found["valkey_version" if valkey else "redis_version"]),
@@ -487,8 +497,9 @@ def parse_facts(text: str) -> Facts:
         save_failed=found.get("rdb_last_bgsave_status") == "err",
         snapshot_age=_snapshot_age(found),
         shuts_down="shutdown_in_milliseconds" in found,
-        rewrites_log=any(found.get(name, done) != done for name, done in _REWRITTEN.items()),
-        rewrite_failed=found.get("aof_last_bgrewrite_status") == "err",
+        rewrites_log=log_pending or rewrite_failed,
+        rewrite_failed=rewrite_failed,
+        log_pending=log_pending,
     )
 
 

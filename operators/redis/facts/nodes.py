@@ -144,7 +144,7 @@ class NodeFacts(Observed, View[RedisCluster, Settings]):
         if not instance.runs:
             return not self.starts_afresh or is_started_afresh(instance.pod_obj)
         report = instance.report
-        writes = report is None or (report.has_log if self.starts_with_log else report.writes_files)
+        writes = report is None or (report.ends_with_log if self.starts_with_log else report.writes_files)
         return writes and self.is_persistent
 
     @cached_property
@@ -158,9 +158,9 @@ class NodeFacts(Observed, View[RedisCluster, Settings]):
 
     @cached_property
     def lacks_copies(self) -> bool:
-        """Whether each primary has the only copy of its keys, in memory: the default budget permits no eviction."""
+        """Whether a primary has the only copy of its keys, in memory: the default budget permits no eviction."""
         spec = self.resource.spec
-        is_alone = not spec.replicas_per_master and not self.resource.kept_primaries
+        is_alone = not spec.replicas_per_master and not (self.shards and all(self.shards.values()))
         return is_alone and spec.pod_disruption_budget is None and not self.is_persistent
 
     def may_return(self, node_id: str) -> bool:

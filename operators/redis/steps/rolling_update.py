@@ -14,7 +14,7 @@ from operators.redis.reasons import PODS_OUTDATED, ROLL_BLOCKED, VERSION_REFUSED
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed, outlives_pods
 from operators.redis.steps.failover import take_over
-from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS
+from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from operators.redis.topology.cluster_view import Seen
 from shared.kubernetes.pods import STUCK, container_of, is_outdated
 from shared.runtime.plan import PASS, Step
@@ -163,20 +163,29 @@ def _rank(seen: Assessment, instance: Instance) -> int:
 
 
 def _await_others(seen: Assessment, roll: RollingUpdate[Instance], instance: Instance) -> Step | None:
-    why = _missing(seen, instance)
-    if not why:
+    if not (why := _missing(seen, instance)):
         return None
-    missing = [other for other in seen.instances if other is not instance and not _is_back(seen, other)]
+    missing = [other for other in _others(seen, instance) if not _is_back(seen, other)]
     if all(not outdated(seen, other) and is_returning(other, seen.now) for other in missing):
         return roll.wait(why, requeue=GOSSIP_SECONDS)
-    return roll.block(instance, why)
+    return roll.block(instance, f"{why}{_kept(seen)}")
+
+
+def _kept(seen: Assessment) -> str:
+    """Return why replicas stay that the spec removes, and what a user can do; empty if none stays."""
+    advice = "Repair the replica, or delete the outdated pods whose keys may be lost."
+    return f" Replicas stay until then, for keys in memory. {advice}" if seen.resource.kept_primaries else ""
+
+
+def _others(seen: Assessment, instance: Instance) -> list[Instance]:
+    """Return the other instances; of replicas that only stay for a while (`keep_replicas`), those that were nodes."""
+    size, others = seen.resource.obj["spec"]["replicas"], (each for each in seen.staying if each is not instance)
+    return [each for each in others if each.number < size or each.recorded or each.report]
 
 
 def _missing(seen: Assessment, instance: Instance) -> str:
     """Return which other node is missing or not in sync, and why; empty if none: until then no pod may be recreated."""
-    for other in seen.staying:
-        if other is instance:
-            continue
+    for other in _others(seen, instance):
         node = seen.view.nodes.get(other.id)
         if node is None:
             return f"{other.name} {other.why_away}."
@@ -224,8 +233,10 @@ def _fail_over(seen: Assessment, roll: RollingUpdate[Instance], instance: Instan
         return PASS  # its slots move away first
     if followed:
         names = ", ".join(seen.name_of(replica) for replica in followed)
-        return roll.block(instance, f"it is a primary, and none of its replicas ({names}) is in sync.")
+        return roll.block(instance, f"it is a primary, and none of its replicas ({names}) is in sync.{_kept(seen)}")
     if not seen.keeps_data(instance):
+        if seen.starts_with_log and seen.is_persistent and instance.report and instance.report.log_pending:
+            return roll.wait(f"Waiting for {instance.name} to write its append-only file.", requeue=SYNC_SECONDS)
         lacks = "its claim is being deleted" if instance.volume else "no spec.storage"
         lacks = "its keys are only in memory" if outlives_pods(seen.resource, instance) else lacks
         why = f"it is a primary without a replica, and its data would be lost with its pod ({lacks})."

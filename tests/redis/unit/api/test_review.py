@@ -259,6 +259,7 @@ def test_safe_spec_has_no_warning() -> None:
     ("spec", "words"),
     [
         ({"replicasPerMaster": 0}, "spec.replicasPerMaster: with 0, no replica can take over"),
+        ({"replicasPerMaster": 0}, "Rolling updates interrupt them, or wait for you if their keys are only in memory."),
         ({"podDisruptionBudget": {"maxUnavailable": 0}}, "with 6 pods it allows no eviction"),
         ({"podDisruptionBudget": {"minAvailable": 6}}, "with 6 pods it allows no eviction"),
         ({"podDisruptionBudget": {"maxUnavailable": 2}}, "it allows 2 of 6 pods to be evicted at once"),

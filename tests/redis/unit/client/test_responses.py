@@ -142,6 +142,22 @@ def test_log_is_complete_once_its_rewrite_is(fields: str, rewrites: bool) -> Non
         )
 
 
+@pytest.mark.parametrize(
+    ("fields", "complete"),
+    [
+        ("aof_enabled:1 aof_rewrite_scheduled:0 aof_last_bgrewrite_status:err", True),
+        ("aof_enabled:1 aof_rewrite_scheduled:1 aof_last_bgrewrite_status:err", False),
+        ("aof_enabled:1 aof_rewrite_in_progress:1 aof_last_bgrewrite_status:ok", False),
+        ("aof_enabled:0 aof_last_bgrewrite_status:ok", False),
+    ],
+)
+def test_log_stays_complete_although_a_rewrite_failed(fields: str, complete: bool) -> None:
+    """A failed first rewrite, also the first since a full sync, is scheduled again at once."""
+    report = parse_facts(REDIS + fields.replace(" ", "\r\n") + "\r\n")
+    assert NodeReport("a", log_pending=report.log_pending, settings={"appendonly": "yes"}).ends_with_log == complete
+    assert not NodeReport("a", log_pending=report.log_pending, settings={"appendonly": "no"}).ends_with_log
+
+
 @pytest.mark.parametrize(("appends", "last", "unsaved"), [(0, "err", True), (0, "ok", False), (1, "err", False)])
 def test_failed_snapshot_matters_without_an_append_only_file(appends: int, last: str, unsaved: bool) -> None:
     assert parse_facts(f"{REDIS}aof_enabled:{appends}\r\nrdb_last_bgsave_status:{last}\r\n").unsaved == unsaved

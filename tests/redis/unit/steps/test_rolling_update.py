@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from operators.redis.running_cluster import keep_replicas
 from operators.redis.slots.hash_slots import Slots
+from operators.redis.state.observed import Observed
+from operators.redis.steps.configuration import ensure_config_map
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
@@ -18,6 +21,7 @@ from tests.redis.unit.world import (
     PLANNER,
     At,
     acts,
+    assess,
     cluster,
     formed,
     node_id,
@@ -25,6 +29,7 @@ from tests.redis.unit.world import (
     plan,
     replica,
     seen,
+    stored,
     thirds,
     world,
 )
@@ -184,6 +189,100 @@ def test_replicas_of_keys_in_memory_stay_until_all_pods_have_restarted(replicas:
             if action.obj["kind"] == "StatefulSet"
         ]
         assert applied["spec"]["replicas"] == 6
+
+
+IN_MEMORY = [replace(at, settings=VOLATILE) for at in OLD]
+EMPTY = At(settings=VOLATILE)
+
+
+def removing(*at: At, replicas: int = 3, **more: Any) -> Plan:
+    """Plan of a cluster that is to have no replicas, while keys are only in memory."""
+    return planned(*at, replicas=replicas, replicasPerMaster=0, config=VOLATILE, **more)
+
+
+def applied(made: Plan, kind: str) -> Obj:
+    [found] = [action.obj for action in of(made.actions, "Apply") if action.obj["kind"] == kind]
+    return found["spec"]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("present", "evictable"), [(6, 1), (5, 0), (4, 0)])
+def test_no_eviction_is_permitted_while_a_primary_lacks_a_copy(present: int, evictable: int) -> None:
+    made = removing(*IN_MEMORY[:present])
+    assert applied(made, "PodDisruptionBudget")["maxUnavailable"] == evictable
+    assert acts(made.actions) == [f"{'evict' if evictable else 'delete'} Pod demo-3"]
+
+
+def test_larger_cluster_gets_its_pods_while_replicas_stay() -> None:
+    resource = cluster(*IN_MEMORY, replicas=9, replicasPerMaster=0, config=VOLATILE)
+    assert applied(plan(resource, seen(resource, *IN_MEMORY, replicas=6)), "StatefulSet")["replicas"] == 9
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [{}, {"updateStrategy": {"type": "AssignReceive", "assignStrategies": 2 * [{"slots": 9, "fromReplicas": "0"}]}}],
+    ids=["AutoReceive", "AssignReceive"],
+)
+def test_new_primaries_stay_primaries_while_pods_are_outdated(strategy: Obj) -> None:
+    made = removing(*IN_MEMORY[:3], EMPTY, EMPTY, replicas=5, **strategy)
+    assert (of(made.actions, "Replicate"), applied(made, "StatefulSet")["replicas"]) == ([], 5)
+
+
+def test_new_primary_stays_one_before_the_first_restart() -> None:
+    """Whether a change of the spec restarts pods is not known before it is applied."""
+    current = [replace(at, old=False) for at in IN_MEMORY[:5]]
+    assert of(removing(*current, EMPTY, replicas=6).actions, "Replicate") == []
+
+
+def test_replica_that_restarted_without_data_becomes_a_replica_again() -> None:
+    [call] = of(removing(*IN_MEMORY[:5], EMPTY).actions, "Replicate")
+    assert (call.id, call.primary) == (node_id(5), node_id(2))
+
+
+def test_primary_that_receives_slots_stays_one_while_replicas_stay() -> None:
+    source = replace(IN_MEMORY[0], open_slots={0: (">", 6)})
+    target = replace(EMPTY, open_slots={0: ("<", 0)})
+    moves = [{"from": node_id(0), "to": node_id(6), "slots": "0-10"}]
+    at, spec = (source, *IN_MEMORY[1:], target), {"replicas": 7, "replicasPerMaster": 0, "config": VOLATILE}
+    resource, found = world(*at, **spec, status={"moves": moves})
+    assert keep_replicas(assess(resource, found)).primaries == tuple(map(node_id, (0, 1, 2, 6)))
+
+
+PENDING = At(up=False, member=False, recorded=None, problem="Unschedulable: 0/3 nodes are available")
+
+
+def test_removed_replica_that_never_began_does_not_stop_the_update() -> None:
+    assert acts(removing(*IN_MEMORY[:5], PENDING).actions) == ["delete Pod demo-3"]
+    made = planned(*OLD[:5], PENDING)
+    assert (made.verdict.reason, acts(made.actions)) == ("RollBlocked", []), "the spec has it"
+
+
+def test_removed_replica_that_never_returns_is_reported() -> None:
+    away = replace(IN_MEMORY[5], old=False, **BROKEN)  # type: ignore[arg-type]
+    for at in ((*IN_MEMORY[:5], away), (*IN_MEMORY[:3], *(replace(each, old=False) for each in IN_MEMORY[3:5]), away)):
+        made = removing(*at)
+        assert (made.verdict.reason, acts(made.actions)) == ("RollBlocked", [])
+        assert "Repair the replica, or delete the outdated pods whose keys may be lost." in made.verdict.message
+
+
+def rewriting(**more: Any) -> Plan:
+    """Plan of a rolling update of primaries without replicas whose append-only files are rewritten."""
+    resource, found = world(*alone(LOG), replicasPerMaster=0)
+    [file] = of(ensure_config_map(assess(resource, Observed())).actions, "Apply")
+    found = replace(found, config_map=stored(file.obj))
+    reports = [replace(each.report, rewrites_log=True, **more) for each in found.instances if each.report]
+    instances = (replace(each, report=report) for each, report in zip(found.instances, reports, strict=True))
+    return plan(resource, replace(found, instances=tuple(instances)))
+
+
+def test_failed_rewrite_leaves_a_complete_log() -> None:
+    assert acts(rewriting(rewrite_failed=True).actions) == ["evict Pod demo-0"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_update_waits_for_a_rewrite_that_may_be_the_first_since_a_full_sync(fails: bool) -> None:
+    made = rewriting(rewrite_failed=fails, log_pending=True)
+    assert (made.verdict.reason, acts(made.actions)) == ("Upgrading", [])
+    assert made.verdict.message.endswith("Waiting for demo-0 to write its append-only file.")
 
 
 def test_replicas_stay_until_a_user_has_deleted_the_pods() -> None:
