@@ -18,6 +18,7 @@ from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.reasons import FORGETTING, MEETING, RECORDING
 from operators.redis.steps.planned_work import planned_work
 from operators.redis.steps.waiting import GOSSIP_SECONDS, phase_or
+from operators.redis.topology.cluster_view import Seen
 from shared.runtime.plan import PASS, Step
 
 
@@ -73,7 +74,7 @@ def forget_removed_nodes(seen: Assessment) -> Step:
     if not seen.resource.formed:
         return PASS
     view = seen.view
-    removed = [node for node in view.members if NODE.allows(seen.node_state(node.id), NodeEvent.FORGET)]
+    removed = [node for node in view.members if _forgettable(seen, node)]
     if not removed:
         return PASS
     names = ", ".join(node.name for node in removed)
@@ -91,6 +92,10 @@ def forget_removed_nodes(seen: Assessment) -> Step:
     ]
     message = f"Forgetting deleted nodes (CLUSTER FORGET): {names}. They hold no data."
     return Step.wait(FORGETTING, message, *calls, requeue=GOSSIP_SECONDS)
+
+
+def _forgettable(seen: Assessment, node: Seen) -> bool:
+    return NODE.allows(seen.node_state(node.id), NodeEvent.FORGET)
 
 
 def _all_at(seen: Assessment, ids: Iterable[str]) -> tuple[Endpoint, ...]:
