@@ -8,6 +8,8 @@ from plugin.problem import Problem
 from shared.kubernetes.kinds import Kind
 from shared.kubernetes.ownership import COMPONENT, NAME
 
+STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Database:

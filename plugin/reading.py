@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from plugin.databases import BACKUP, ETCD, Database
+from plugin.databases import BACKUP, ETCD, STORAGE_CLASS, Database
 from plugin.session import Session
 from shared.kubernetes.errors import Forbidden, NotFound
 from shared.kubernetes.kinds import (
@@ -45,8 +45,6 @@ OWNED = (
     AUTOSCALER,
 )
 """Kinds of the objects that operators own or read."""
-
-STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
 
 MIN_RESIZING_MINOR = 33
 """First minor version of Kubernetes that resizes running pods."""

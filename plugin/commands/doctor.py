@@ -10,7 +10,7 @@ import click
 from plugin import health
 from plugin.commands.base import command, now
 from plugin.commands.logs import OPERATORS, deployments
-from plugin.databases import ALL
+from plugin.databases import ALL, STORAGE_CLASS
 from plugin.health import BAD, GOOD, UNKNOWN, WARNING, Finding
 from plugin.output import Output
 from plugin.problem import Problem
@@ -18,7 +18,6 @@ from plugin.session import Session
 from shared.kubernetes.errors import Forbidden, NotFound
 from shared.kubernetes.kinds import LEASE, POD, Kind, Obj
 
-STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
 VALIDATING = Kind(
     "admissionregistration.k8s.io",
     "v1",

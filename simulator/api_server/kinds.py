@@ -13,6 +13,7 @@ from typing import Any
 
 from shared.kubernetes.kinds import (
     AUTOSCALER,
+    CONFIG_MAP,
     CRD,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
@@ -30,7 +31,6 @@ from shared.kubernetes.kinds import (
 )
 from simulator.api_server.field_sets import Schema
 
-CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
 ATTRIBUTES_CLASS = Kind("storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", namespaced=False)

@@ -13,6 +13,7 @@ from typing import Any
 from shared.kubernetes.errors import KubeError
 from shared.kubernetes.kinds import (
     AUTOSCALER,
+    CONFIG_MAP,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
     PERSISTENT_VOLUME_CLAIM,
@@ -22,7 +23,6 @@ from shared.kubernetes.kinds import (
     Kind,
     Obj,
 )
-from simulator.api_server.kinds import CONFIG_MAP
 from simulator.api_server.requests import value_at
 from simulator.api_server.server_side_apply import read_records
 from tests.harness import Actor

@@ -12,9 +12,8 @@ from typing import Any
 
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Request
-from shared.kubernetes.kinds import Kind, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, Kind, Obj
 from simulator.api_server.actor import Actor, Handler
-from simulator.api_server.kinds import CONFIG_MAP
 from tests.support.api_server_scenarios import WIDGET
 
 KINDS = {kind.plural: kind for kind in (WIDGET, CONFIG_MAP)}

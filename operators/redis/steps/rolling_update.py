@@ -25,6 +25,9 @@ from shared.steps.rolling_update import RETURN_TIMEOUT, RollingUpdate, is_return
 BROKEN = 1
 """Highest rank of nodes that are not in sync anyway."""
 
+_KEPT = " Replicas stay until then, for keys in memory."
+"""End of messages while replicas stay that the spec removes (`keep_replicas`)."""
+
 
 def outdated(seen: Observed, instance: Instance) -> bool:
     """Return whether a pod differs from the current template of the StatefulSet."""
@@ -85,19 +88,24 @@ def restart_broken(seen: Assessment) -> Step:
     return Step.wait(UPGRADING if seen.resource.formed else CREATING, message, *map(restart, broken))
 
 
+def evicts(seen: Assessment) -> bool:
+    """Whether planned work evicts pods, rather than deletes them: see `may_evict`, also of the default budget."""
+    spec = seen.resource.spec
+    return may_evict(spec.pod_disruption_budget, spec.replicas) and not seen.lacks_copies
+
+
 def roll_outdated(seen: Assessment) -> Step:
     """Recreate outdated pods one at a time: broken ones first, then replicas; a primary after a replica took over."""
     resource = seen.resource
     stale = [instance for instance in seen.staying if outdated(seen, instance)]
     if not resource.formed or not stale:
         return PASS
-    evicts = may_evict(resource.spec.pod_disruption_budget, resource.spec.replicas) and not seen.lacks_copies
     roll = RollingUpdate(
-        seen.instances, partial(outdated, seen), stale, UPGRADING, ROLL_BLOCKED, BLOCKED_SECONDS, evicts
+        seen.instances, partial(outdated, seen), stale, UPGRADING, ROLL_BLOCKED, BLOCKED_SECONDS, evicts(seen)
     )
     if not resource.spec.rolls:
         names = ", ".join(instance.name for instance in stale)
-        kept = " Replicas stay until then, for keys in memory." if resource.kept_primaries else ""
+        kept = _KEPT if resource.kept_primaries else ""
         return Step.progressing(
             PODS_OUTDATED,
             f"{roll.progress}: {names}. spec.pod[0].updateStrategy is OnDelete: delete these pods to update them."
@@ -174,7 +182,7 @@ def _await_others(seen: Assessment, roll: RollingUpdate[Instance], instance: Ins
 def _kept(seen: Assessment) -> str:
     """Return why replicas stay that the spec removes, and what a user can do; empty if none stays."""
     advice = "Repair the replica, or delete the outdated pods whose keys may be lost."
-    return f" Replicas stay until then, for keys in memory. {advice}" if seen.resource.kept_primaries else ""
+    return f"{_KEPT} {advice}" if seen.resource.kept_primaries else ""
 
 
 def _others(seen: Assessment, instance: Instance) -> list[Instance]:

@@ -6,11 +6,11 @@ from operators.redis.facts.assessment import Assessment
 from operators.redis.facts.lifecycles import NODE, NodeEvent
 from operators.redis.state.instance import Instance
 from operators.redis.steps.failover import take_over
+from operators.redis.steps.rolling_update import evicts
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, SYNC_SECONDS
 from shared.runtime.plan import PASS, Step
 from shared.status.phases import SCALING
 from shared.steps import volumes
-from shared.steps.rolling_update import may_evict
 
 
 def hand_over(seen: Assessment) -> Step:
@@ -64,9 +64,8 @@ def recreate_surplus_replica(seen: Assessment) -> Step:
         f"{goal}: recreating replica {instance.name} with an empty volume so that it can become a primary. Its current "
         "primary has the same data."
     )
-    evicts = may_evict(resource.spec.pod_disruption_budget, resource.spec.replicas) and not seen.lacks_copies
     in_use = bool(seen.view.slots_of(instance.id))
-    return Step.wait(SCALING, message, *volumes.replace_disk(instance, in_use=in_use, evicts=evicts))
+    return Step.wait(SCALING, message, *volumes.replace_disk(instance, in_use=in_use, evicts=evicts(seen)))
 
 
 def _spare_replica(seen: Assessment) -> Instance | None:

@@ -11,9 +11,8 @@ import pytest
 
 from operators.memcached.operator import controller
 from shared.cli.options import parse_options
-from shared.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, POD, STATEFUL_SET, Kind, Obj
 from shared.runtime.reconciler import MAX_COLLECTION_FAILURES
-from simulator.api_server.kinds import CONFIG_MAP
 from simulator.faults import requests
 from simulator.harness import NAMESPACE, Harness
 from tests.support.memcached.released import RELEASED_STATUS, released_deployment

@@ -19,6 +19,7 @@ from operators.memcached.operator import controller
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
     AUTOSCALER,
+    CONFIG_MAP,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
     EVENT,
@@ -29,7 +30,6 @@ from shared.kubernetes.kinds import (
     Obj,
 )
 from shared.runtime.reconciler import MAX_COLLECTION_FAILURES
-from simulator.api_server.kinds import CONFIG_MAP
 from simulator.faults import requests
 from simulator.harness import NAMESPACE, Harness
 from simulator.memcached.fake_servers import secret

@@ -6,6 +6,7 @@ import pytest
 
 from shared.kubernetes.kinds import (
     AUTOSCALER,
+    CONFIG_MAP,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
     NETWORK_POLICY,
@@ -15,7 +16,6 @@ from shared.kubernetes.kinds import (
     Kind,
     Obj,
 )
-from simulator.api_server.kinds import CONFIG_MAP
 from tests.platform.api.support.running import Operator
 from tests.platform.api.support.world import EVERYTHING, MEMCACHED, World, masked
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from operators.memcached.observe import observer
-from operators.memcached.operator import controller
 from operators.memcached.security.certificates import REFRESH_INTERVAL_SECONDS
 from shared.cli.options import parse_options
 from shared.kubernetes.kinds import (
@@ -25,6 +23,7 @@ from shared.kubernetes.kinds import (
 from shared.steps.passwords import ROTATE
 from simulator.memcached.database import SimulatedMemcached
 from simulator.memcached.fake_servers import certificate, secret, tls_secret
+from simulator.memcached.seed import build
 from tests.harness.scenario import (
     Scenario,
     ScenarioStep,
@@ -63,11 +62,7 @@ class Servers(SimulatedMemcached):
 
 MEMCACHED = Subject(
     "memcached",
-    lambda servers: dataclasses.replace(
-        controller(OPTIONS, servers.connect, servers.attest),
-        observe=observer(servers.connect, servers.attest, lambda: servers.clock().timestamp()),
-        issue=issued,
-    ),
+    lambda servers: dataclasses.replace(build(OPTIONS, servers), issue=issued),
     database=Servers,
     patience=REFRESH_INTERVAL_SECONDS,
 )

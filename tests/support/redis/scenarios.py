@@ -10,9 +10,7 @@ from functools import cache, partial
 from typing import Any
 
 from operators.redis.api.resource import API, RedisCluster
-from operators.redis.client.commands import Pause
 from operators.redis.objects.names import CLUSTER_UID, COPY_OF, PRIMARY
-from operators.redis.operator import clusters
 from operators.redis.security.users import Passwords
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.state.observed import Observed
@@ -31,10 +29,10 @@ from shared.pki.ca import fulfil
 from shared.pki.rotation import CertificateOrder
 from shared.runtime.controller import Controller
 from shared.runtime.options import Options
-from shared.runtime.plan import Call, Record
 from shared.steps.passwords import ROTATE
 from simulator.api_server.kinds import CUSTOM, Served
 from simulator.harness import NOW
+from simulator.redis.seed import build
 from tests.harness.scenario import (
     Scenario,
     ScenarioStep,
@@ -64,15 +62,7 @@ AS_CONDITIONS = "type", "masterNodeId", "hostname"
 
 def controller(options: Options, redis: FakeRedis) -> Controller[RedisCluster, Observed]:
     """Return the controller, whose pauses let the simulated time pass."""
-    made = clusters(options, redis.connect, lambda: redis.clock().timestamp())
-
-    async def call(given: Call, record: Record) -> None:
-        if isinstance(given, Pause):
-            redis.pass_by(given.seconds)
-        else:
-            await made.call(given, record)
-
-    return dataclasses.replace(made, issue=issued, call=call)
+    return dataclasses.replace(build(options, redis), issue=issued)
 
 
 REDIS = Subject(

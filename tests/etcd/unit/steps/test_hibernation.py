@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from shared.kubernetes.encoding import canonical
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Apply, Plan
 from shared.status.resource_metrics import DESIRED
-from shared.status.verdict import Progress
+from shared.status.verdict import Progress, Verdict
 from shared.steps.database import HIBERNATION
 from shared.steps.hibernation import WAKES, record
 from tests.etcd.unit.steps.test_corruption import ended
@@ -265,8 +265,12 @@ def test_woken_members_do_not_stop_again_while_a_claim_is_being_deleted() -> Non
     assert (record_of(made), replicas(made)) == (WAKING, 3)
 
 
-def test_repair_that_is_announced_first_is_executed_while_members_return() -> None:
-    """WakingUp replaced the announcement in the status, so that the history was never compacted."""
+def repair_of_a_full_cluster(report: Callable[[Verdict], tuple[str, str]]) -> tuple[list[list[str]], Verdict]:
+    """Return what two plans execute while a full cluster wakes up, and the last verdict.
+
+    Args:
+        report: returns the reason and the message that the status has of a verdict.
+    """
     status, executed = ANNOUNCED, []
     for _ in range(2):
         resource = cluster(3, quotaBackendBytes=QUOTA, status=status)
@@ -274,23 +278,22 @@ def test_repair_that_is_announced_first_is_executed_while_members_return() -> No
         full = [replace(each, status=each.status and replace(each.status, db_size=QUOTA)) for each in found.instances]
         made = plan(resource, recorded(replace(found, instances=tuple(full)), wakes=True))
         executed.append(acts(made.actions))
-        status = {"conditions": [{"type": "Ready", "reason": made.verdict.reason, "message": made.verdict.message}]}
-    assert executed == [[], ["compact up to revision 10"]], status
-    assert made.verdict.reason == "WakingUp"
+        reason, message = report(made.verdict)
+        status = {"conditions": [{"type": "Ready", "reason": reason, "message": message}]}
+    return executed, made.verdict
+
+
+def test_repair_that_is_announced_first_is_executed_while_members_return() -> None:
+    """WakingUp replaced the announcement in the status, so that the history was never compacted."""
+    executed, last = repair_of_a_full_cluster(lambda verdict: (verdict.reason, verdict.message))
+    assert executed == [[], ["compact up to revision 10"]], last
+    assert last.reason == "WakingUp"
 
 
 def test_repair_is_announced_during_the_wake_up_although_other_actions_keep_failing() -> None:
     """The report of the failure began with the error and had the reason WakingUp, so that the repair never ran."""
-    status, executed = ANNOUNCED, []
-    for _ in range(2):
-        resource = cluster(3, quotaBackendBytes=QUOTA, status=status)
-        found = replace(seen(resource, VOTER, VOTER, VOTER), alarms=(Alarm(member_id(1), NOSPACE),))
-        full = [replace(each, status=each.status and replace(each.status, db_size=QUOTA)) for each in found.instances]
-        made = plan(resource, recorded(replace(found, instances=tuple(full)), wakes=True))
-        executed.append(acts(made.actions))
-        ready = {"type": "Ready", "reason": made.verdict.announces, "message": f"Rejected. {made.verdict.message}"}
-        status = {"conditions": [ready]}
-    assert executed == [[], ["compact up to revision 10"]], status
+    executed, last = repair_of_a_full_cluster(lambda verdict: (verdict.announces, f"Rejected. {verdict.message}"))
+    assert executed == [[], ["compact up to revision 10"]], last
 
 
 def test_smaller_size_applies_although_a_member_cannot_start() -> None:

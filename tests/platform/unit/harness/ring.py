@@ -14,13 +14,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from shared.kubernetes.client import Kube
-from shared.kubernetes.kinds import SERVICE, Key, Kind, Obj
+from shared.kubernetes.kinds import CONFIG_MAP, SERVICE, Key, Kind, Obj
 from shared.kubernetes.ownership import Owner
 from shared.runtime.cache import Cache
 from shared.runtime.controller import Controller
 from shared.runtime.plan import PASS, Apply, Call, Delete, Plan, Record, Step, follow, unrecorded
 from shared.status.reasons import Reason
-from simulator.api_server.kinds import CONFIG_MAP
 from simulator.api_server.requests import TargetedRequest
 from simulator.harness import NAMESPACE
 from simulator.kubelet.kubelet import ProcessStatus

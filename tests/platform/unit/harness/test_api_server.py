@@ -11,8 +11,8 @@ import pytest
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Unavailable
-from shared.kubernetes.kinds import DEPLOYMENT, POD, SERVICE, Obj
-from simulator.api_server.kinds import CONFIG_MAP, NAMESPACE
+from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, POD, SERVICE, Obj
+from simulator.api_server.kinds import NAMESPACE
 from simulator.api_server.requests import merge_patch, selects
 from simulator.faults import requests
 from tests.harness import ApiServer, Crash, Served, reads

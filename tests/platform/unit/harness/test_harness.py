@@ -7,9 +7,8 @@ from collections import Counter
 
 import pytest
 
-from shared.kubernetes.kinds import SERVICE
+from shared.kubernetes.kinds import CONFIG_MAP, SERVICE
 from shared.runtime.plan import PASS, Apply, Step
-from simulator.api_server.kinds import CONFIG_MAP
 from tests.harness.disturbance import DISTURBANCES, Disturbance
 from tests.harness.outcome import Outcome, Reference
 from tests.harness.reference_run import ReferenceRun
