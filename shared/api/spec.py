@@ -433,11 +433,9 @@ class Adopt(SpecModel):
 
     from_uid: Uid = Field(
         alias="fromUID",
-        description=(
-            "UID of the deleted resource: the label cluster-uid of the volume claims. Before any pod starts, the "
-            "operator hands these claims over to this resource. It refuses if a resource with that UID still exists, "
-            "if this resource already has data of its own, or if the claims belong to different clusters."
-        ),
+        description="UID of the deleted resource: the label cluster-uid of the volume claims. Before any pod starts, "
+        "the operator hands these claims over to this resource. It refuses if a resource with that UID still exists, "
+        "if this resource already has data of its own, or if the claims belong to different clusters.",
     )
 
 

@@ -44,10 +44,8 @@ class EtcdBackupStatus(Status):
 
     location: str | None = Field(
         None,
-        description=(
-            "Location of the snapshot: s3://BUCKET/KEY or volume://CLAIM/PATH. The file is complete only if "
-            "phase is Complete."
-        ),
+        description="Location of the snapshot: s3://BUCKET/KEY or volume://CLAIM/PATH. The file is complete only if "
+        "phase is Complete.",
     )
     file: str | None = Field(None, description="Name of the file in the destination. Use it as spec.restore.from.file.")
     member: str | None = Field(None, description="Name of the member that provided the snapshot.")
@@ -61,11 +59,9 @@ class EtcdBackupStatus(Status):
     )
     current: bool | None = Field(
         None,
-        description=(
-            "Whether the member had all changes that were acknowledged before, as a linearizable read confirmed. "
-            "If false, the snapshot may be older than it seems: it does not count as the last one of the cluster. "
-            "Earlier versions of the operator do not report it."
-        ),
+        description="Whether the member had all changes that were acknowledged before, as a linearizable read "
+        "confirmed. If false, the snapshot may be older than it seems: it does not count as the last one of the "
+        "cluster. Earlier versions of the operator do not report it.",
     )
     etcd_version: str | None = Field(
         None,
@@ -78,9 +74,8 @@ class EtcdBackupStatus(Status):
     duration_seconds: float | None = Field(None, description="Duration of the last attempt, in seconds.")
     attempts: int | None = Field(
         None,
-        description=(
-            "Number of attempts so far: at most 3; for a scheduled snapshot any number until the next one is due."
-        ),
+        description="Number of attempts so far: at most 3; for a scheduled snapshot any number until the next one is "
+        "due.",
         json_schema_extra=INT32,
     )
 
@@ -95,10 +90,8 @@ API = Resource(
     kind=Kind("etcd.ydzs.io", "v1alpha1", "EtcdBackup", "etcdbackups"),
     spec=EtcdBackupSpec,
     status=EtcdBackupStatus,
-    description=(
-        "One snapshot of an EtcdCluster, verified by its checksum. The snapshot file is kept when this resource "
-        "is deleted."
-    ),
+    description="One snapshot of an EtcdCluster, verified by its checksum. The snapshot file is kept when this "
+    "resource is deleted.",
     short_names=("etcdbk",),
     categories=("platform",),
     columns=(

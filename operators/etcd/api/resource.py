@@ -55,9 +55,8 @@ class ProgressStatus(SpecModel):
         json_schema_extra=INT64,
     )
     since: Time = Field(
-        description=(
-            "Time at which the learner had this index. Without progress for too long, it is removed and joins again."
-        )
+        description="Time at which the learner had this index. Without progress for too long, it is removed and joins "
+        "again.",
     )
 
 
@@ -79,11 +78,9 @@ class MemberStatus(SpecModel):
     version: str | None = Field(None, description="Version of etcd that the member runs.")
     snapshotted_as: str | None = Field(
         None,
-        description=(
-            "Series, such as 3.6, as which the cluster ran when the member wrote a snapshot of Raft's log. Since then, "
-            "the member needs no log entries of earlier series. Recorded only if an earlier series may have written "
-            "log entries that the next one cannot read (status.runsAs.after)."
-        ),
+        description="Series, such as 3.6, as which the cluster ran when the member wrote a snapshot of Raft's log. "
+        "Since then, the member needs no log entries of earlier series. Recorded only if an earlier series may have "
+        "written log entries that the next one cannot read (status.runsAs.after).",
     )
     db_size: int | None = Field(
         None,
@@ -97,25 +94,20 @@ class MemberStatus(SpecModel):
     )
     healthy: bool | None = Field(
         None,
-        description=(
-            "Whether the member answers, has a leader and keeps up with it; false while a lost member is replaced."
-        ),
+        description="Whether the member answers, has a leader and keeps up with it; false while a lost member is "
+        "replaced.",
     )
     alarms: list[str] = Field(default_factory=list, description="Alarms that the member raised: NOSPACE or CORRUPT.")
     volume: str | None = Field(
         None,
-        description=(
-            "UID of the volume claim (with storage.medium Memory: of the pod) on which the member was last "
-            "healthy. If the member has another volume, its data is lost."
-        ),
+        description="UID of the volume claim (with storage.medium Memory: of the pod) on which the member was last "
+        "healthy. If the member has another volume, its data is lost.",
     )
     found_empty: FoundEmptyStatus | None = Field(
         None,
-        description=(
-            "Starts in a row at which etcd found its data directory empty; not set once the member answers. At first, "
-            "this leaves it unknown whether the data is lost or a disk is not mounted. If the starts are 2 minutes "
-            "apart, the data counts as lost."
-        ),
+        description="Starts in a row at which etcd found its data directory empty; not set once the member answers. At "
+        "first, this leaves it unknown whether the data is lost or a disk is not mounted. If the starts are 2 minutes "
+        "apart, the data counts as lost.",
     )
     progress: ProgressStatus | None = Field(
         None, description="Last observed progress of a learner; not set for voters."
@@ -174,10 +166,8 @@ class RunsAsStatus(SpecModel):
     )
     after: str | None = Field(
         None,
-        description=(
-            "Series of the same cluster before; not set if the cluster started with the current one, and 'unknown' if "
-            "that was not recorded."
-        ),
+        description="Series of the same cluster before; not set if the cluster started with the current one, and "
+        "'unknown' if that was not recorded.",
     )
 
 
@@ -223,10 +213,8 @@ class EtcdClusterStatus(Status):
     binding: Binding | None = Field(None, description=BINDING)
     connect_as: str | None = Field(
         None,
-        description=(
-            "User that the Secret NAME-connection gives to applications while authentication is enabled. It stays "
-            "until spec.auth.connectAs names another one."
-        ),
+        description="User that the Secret NAME-connection gives to applications while authentication is enabled. It "
+        "stays until spec.auth.connectAs names another one.",
     )
     secrets: SecretsRecord = Field(default_factory=dict)
     last_defragmentation: Time | None = Field(
@@ -241,10 +229,8 @@ API = Resource(
     kind=Kind("etcd.ydzs.io", "v1alpha1", "EtcdCluster", "etcdclusters"),
     spec=EtcdClusterSpec,
     status=EtcdClusterStatus,
-    description=(
-        "An etcd cluster that scales, replaces failed members, upgrades, backs up and restores without losing an "
-        "acknowledged write."
-    ),
+    description="An etcd cluster that scales, replaces failed members, upgrades, backs up and restores without losing "
+    "an acknowledged write.",
     short_names=("etcd",),
     categories=("platform",),
     columns=(

@@ -27,10 +27,8 @@ class S3(SpecModel):
         "", description="Prefix of all object keys, used as a directory: a '/' is added after it. Default: none."
     )
     credentials_secret: Name = Field(
-        description=(
-            "Name of a Secret in the same namespace with the keys accessKeyID and secretAccessKey, and "
-            "optionally ca.crt with the certificates to trust."
-        )
+        description="Name of a Secret in the same namespace with the keys accessKeyID and secretAccessKey, and "
+        "optionally ca.crt with the certificates to trust.",
     )
 
 
@@ -68,9 +66,8 @@ class RestoreSource(SpecModel):
     s3: S3 | None = Field(None, description="Object store with the snapshot file.")
     file: Annotated[str, Field(max_length=512, pattern=rf"^{_PATH}$")] | None = Field(
         None,
-        description=(
-            "Path of the snapshot file below volume.path or s3.prefix, such as demo-1a2b3c4d/nightly-5e6f7a8b.db."
-        ),
+        description="Path of the snapshot file below volume.path or s3.prefix, such as "
+        "demo-1a2b3c4d/nightly-5e6f7a8b.db.",
     )
 
     RULES: ClassVar[tuple[Rule, ...]] = (
