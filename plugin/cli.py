@@ -9,6 +9,7 @@ import click
 
 from plugin.commands import (
     advisories,
+    approve,
     backup,
     confirm,
     connect,
@@ -41,7 +42,22 @@ def cli() -> None:
     """
 
 
-for module in (status, why, plan, doctor, confirm, pause, restart, failover, connect, logs, backup, advisories, report):
+for module in (
+    status,
+    why,
+    plan,
+    approve,
+    doctor,
+    confirm,
+    pause,
+    restart,
+    failover,
+    connect,
+    logs,
+    backup,
+    advisories,
+    report,
+):
     for each in module.COMMANDS:
         cli.add_command(each)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from plugin.overview import duration
+from shared.api.applied_spec import APPROVAL
 
 if TYPE_CHECKING:
     from simulator.plan import Plan
@@ -90,7 +91,9 @@ def summary(plan: Plan) -> str:
 
 
 def end(plan: Plan) -> Iterable[str]:
-    """Yield how the plan ends, if it does not end with a resource that is Ready."""
+    """Yield how the plan ends, if it does not end with a resource that is Ready, and what it needs to begin."""
+    if plan.approval:
+        yield f"The change begins once it is approved: annotate the resource with {APPROVAL}={plan.approval}"
     if plan.person is not None:
         yield f"{'Then it' if plan.steps else 'It'} waits for a person. {plan.person.reason}: {plan.person.message}"
         if plan.person.token:

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from shared.api.applied_spec import APPROVAL
+from shared.api.spec import InvalidSpec
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.ownership import INSTANCE
@@ -126,6 +128,7 @@ class Plan:
         person: decision that waits for a person; None if none does.
         seconds: estimated duration of all steps.
         assumptions: assumptions of the simulation.
+        approval: token of the approval that the change needs (`spec.changes`) before its steps; empty if it needs none.
     """
 
     kind: str
@@ -139,6 +142,7 @@ class Plan:
     person: Person | None = None
     seconds: int = 0
     assumptions: tuple[str, ...] = ()
+    approval: str = ""
     schema: str = SCHEMA
 
 
@@ -202,8 +206,9 @@ async def _simulated(subject: Subject, options: Options, live: Live, change: Obj
             await world.rest_first()
         if change is not None:
             world.apply(live, change)
+        token = world.approve()
         await world.run()
-        return world.plan()
+        return dataclasses.replace(world.plan(), approval=token)
     except Unmodelled as unknown:
         named = change or live.resource
         assert named is not None
@@ -292,6 +297,18 @@ class _World:
                 f"The resource is at rest, and its simulation has a step: {first}. It does not match this cluster."
             )
         self.recorder.forget()
+
+    def approve(self) -> str:
+        """Approve the change in the simulation if it needs that; return the token, empty if it needs none."""
+        obj = self.operator.cache.get(self.kind, self.namespace, self.name)
+        try:
+            token = str(self.controller.resource(obj, self.operator.cache).awaits_approval) if obj else ""
+        except InvalidSpec:  # which the operator reports
+            return ""
+        if token:
+            approved = {"metadata": {"annotations": {APPROVAL: token}}}
+            self.server.actor("kubectl").merge(self.kind, self.namespace, self.name, approved)
+        return token
 
     async def run(self) -> None:
         """Let the operator work until it is at rest.

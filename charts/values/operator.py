@@ -364,6 +364,11 @@ class PolicyValues(Values):
     allow_host_path: bool = Field(
         False, description="Accept resources that mount directories of the nodes (`hostPath`)."
     )
+    approval_namespaces: list[Annotated[str, Field(pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$")]] = Field(
+        [],
+        description="Namespaces in which each change of a spec needs an approval, as with `spec.changes: Approved`; "
+        "`*` stands for all.",
+    )
     deletion_protection: bool = Field(
         True,
         description="Create the ValidatingAdmissionPolicy (cluster-scoped) by which the API server refuses to delete "

@@ -16,7 +16,7 @@ RESOURCE = "{{ $labels.kind }} {{ $labels.namespace }}/{{ $labels.name }}"
 
 PLANNED = (
     "Scaling|Updating|Upgrading|Downgrading|SwitchingWorkload|Resizing|GrowingVolumes|ReplacingCertificates|"
-    "Joining|Promoting|Removing|Pairing|Forgetting|Hibernating|WakingUp"
+    "Joining|Promoting|Removing|Pairing|Forgetting|Hibernating|WakingUp|AwaitingApproval"
 )
 """Reasons of Ready during a change that a user requested, as a regular expression."""
 

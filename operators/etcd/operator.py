@@ -25,7 +25,7 @@ from shared.kubernetes.kinds import (
     STATEFUL_SET,
 )
 from shared.runtime.controller import Controller
-from shared.runtime.fallback import from_workload
+from shared.runtime.fallback import Fallback
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
 from shared.runtime.settings import Settings
@@ -42,7 +42,7 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
         kind=resource.API.kind,
         owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, DISRUPTION_BUDGET, NETWORK_POLICY, backup.API.kind),
         parse=resource.EtcdCluster.parse,
-        fallback=from_workload(resource.EtcdCluster.parse, resource.MINIMAL, STATEFUL_SET),
+        applied=Fallback(resource.EtcdCluster.parse, resource.MINIMAL, (STATEFUL_SET,), options.policy),
         observe=observer(connect),
         plan=Planner(Settings.of(options)).plan,
         call=lambda call, _: execute(connect, call),

@@ -64,7 +64,7 @@ from shared.status.verdict import Verdict
 from shared.steps import planner
 from shared.steps.database import report_ending_certificates, report_terminating_claims, require_valid_certificates
 from shared.steps.hibernation import hold, keep_stopped
-from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
+from shared.steps.planner import enforce_policy, pause, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Planner(planner.Planner[EtcdCluster, Observed, Assessment, Settings]):
 
     def _steps(self) -> tuple[StepOf[Assessment], ...]:
         return (
-            pause_changes("paused"),  # members are still repaired
+            pause("paused", repairs=True),  # members are still repaired
             reject_invalid_spec(validate),  # the same rules as at admission
             enforce_policy(exposure),  # of the platform
             adopt_volumes,  # volumes of a deleted resource of this name, as the spec requests

@@ -29,7 +29,7 @@ from shared.kubernetes.kinds import (
     STATEFUL_SET,
 )
 from shared.runtime.controller import Controller
-from shared.runtime.fallback import from_workload
+from shared.runtime.fallback import Fallback
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
 from shared.runtime.steady_clock import elapsed
@@ -50,7 +50,7 @@ def clusters(
         kind=resource.API.kind,
         owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY),
         parse=resource_of,
-        fallback=from_workload(resource_of, resource.MINIMAL, STATEFUL_SET),
+        applied=Fallback(resource_of, resource.MINIMAL, (STATEFUL_SET,), options.policy),
         observe=observer(connect, clock),
         plan=Planner(Settings.read(options)).plan,
         call=partial(execute, connect),

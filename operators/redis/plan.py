@@ -75,7 +75,7 @@ from shared.status.reasons import RESIZING
 from shared.steps import planner
 from shared.steps.database import report_ending_certificates, report_terminating_claims, require_valid_certificates
 from shared.steps.hibernation import keep_stopped
-from shared.steps.planner import enforce_policy, pause_changes, reject_invalid_spec
+from shared.steps.planner import enforce_policy, pause, reject_invalid_spec
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Planner(planner.Planner[RedisCluster, Observed, Assessment, Settings]):
 
     def _steps(self) -> tuple[StepOf[Assessment], ...]:
         return (
-            pause_changes("pause"),  # nodes are still repaired
+            pause("pause", repairs=True),  # nodes are still repaired
             reject_invalid_spec(validate),  # the same rules as at admission
             enforce_policy(exposure),  # of the platform
             refuse_new_version,  # create nothing with an unsupported engine version

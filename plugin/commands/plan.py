@@ -75,8 +75,8 @@ async def plan(
         if database == BACKUP:
             raise Problem("an EtcdBackup has no plan", "name a Memcached, EtcdCluster or RedisCluster")
         live = await session.resource(database, name)
-        found = await _planned(session, output, database, live, None, operator_namespace)
-    _show(output, found, all_steps=all_steps)
+        found = await planned(session, output, database, live, None, operator_namespace)
+    show(output, found, all_steps=all_steps)
     raise click.exceptions.Exit(plans.EXIT_CODES[found.outcome])
 
 
@@ -93,10 +93,10 @@ async def _of_manifest(
         return ended(manifest, REFUSED, "Refused", str(refusal))
     except NotFound:
         raise Problem(f"the cluster does not serve {database.kind.name}", "kubectl platform doctor") from None
-    return await _planned(session, output, database, live, change, operator_namespace)
+    return await planned(session, output, database, live, change, operator_namespace)
 
 
-async def _planned(
+async def planned(
     session: Session,
     output: Output,
     database: Database,
@@ -139,7 +139,7 @@ async def _operator(session: Session, database: Database, namespace: str) -> Obj
     return found[0]
 
 
-def _show(output: Output, found: Plan, *, all_steps: bool) -> None:
+def show(output: Output, found: Plan, *, all_steps: bool) -> None:
     if output.as_json:
         output.json(found)
         return

@@ -1,4 +1,4 @@
-"""The last applied spec of a resource, noted on its workload: what is healed while the present spec cannot be parsed.
+"""The last applied spec of a resource, noted on its workload: what is healed while the present spec is not applied.
 
 A spec may bypass admission, or be one that a later version of the operator rejects. Nothing of it is applied then, but
 the database that runs still needs its certificates, its members and its backups. The note is written with the objects
@@ -9,6 +9,7 @@ a consent of a user, such as a confirmed recovery: what is not in the present sp
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterable
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -22,8 +23,11 @@ from shared.kubernetes.kinds import Obj
 APPLIED_SPEC = "platform.ydzs.io/applied-spec"
 """Annotation of a workload: the UID of the resource, and the spec from which its objects were made, as JSON."""
 
-NOT_APPLIED = frozenset({"adopt", "deletionProtection", "pause", "paused", "recovery", "restore"})
+NOT_APPLIED = frozenset({"adopt", "changes", "deletionProtection", "pause", "paused", "recovery", "restore"})
 """Fields that no note has: consents, and what applies only to the moment at which it is in the spec."""
+
+APPROVAL = "platform.ydzs.io/approve-change"
+"""Annotation of a resource: the token of a change of its spec that a user approves."""
 
 MAX_BYTES = 64 * 1024
 """Maximum size of a note; annotations of an object may have 256 KiB. A resource with a larger spec has none."""
@@ -38,6 +42,20 @@ def note(resource: CustomResource[Any]) -> dict[str, str]:
     spec = {field: value for field, value in (resource.obj.get("spec") or {}).items() if field not in NOT_APPLIED}
     content = orjson.dumps({"uid": resource.uid, "spec": spec}, option=orjson.OPT_SORT_KEYS)
     return {APPLIED_SPEC: content.decode()} if len(content) <= MAX_BYTES else {}
+
+
+def unapproved(resource: CustomResource[Any], workloads: Iterable[Obj | None]) -> str:
+    """Return the token of the change since the spec that a workload notes; empty if nothing needs an approval.
+
+    It is of this change only: the generation counts each change, also one back and forth. A resource that has never
+    changed needs no approval. Without a note it is unknown what was applied, which is no approval either.
+    """
+    metadata, wanted = resource.obj["metadata"], note(resource).get(APPLIED_SPEC, "")
+    noted = next((annotation(workload, APPLIED_SPEC) for workload in workloads if workload), "")
+    change = [resource.uid, metadata.get("generation"), noted, wanted]
+    token = hashlib.sha256(orjson.dumps(change)).hexdigest()[:16]
+    is_applied = metadata.get("generation") == 1 or noted == wanted != ""
+    return "" if is_applied or annotation(resource.obj, APPROVAL) == token else token
 
 
 def last_applied(

@@ -24,12 +24,18 @@ class PlatformPolicy:
         allowed_registries: registries, or repositories in them, of the images that a spec may name, such as
             registry.example.com/team; empty allows all.
         allow_host_path: whether a spec may mount directories of the nodes.
+        approval_namespaces: namespaces in which each change of a spec needs an approval; "*" stands for all.
     """
 
     require_tls: bool = False
     require_auth: bool = False
     allowed_registries: tuple[str, ...] = ()
     allow_host_path: bool = False
+    approval_namespaces: tuple[str, ...] = ()
+
+    def requires_approval(self, namespace: str) -> bool:
+        """Return whether each change of a spec in a namespace needs an approval."""
+        return not {namespace, "*"}.isdisjoint(self.approval_namespaces)
 
     def violations(self, exposure: Exposure) -> list[str]:
         """Return a sentence for each rule that a resource violates."""

@@ -263,11 +263,14 @@ class CustomResource(Generic[Spec]):
         spec: the parsed spec.
         invalid: why the spec of the resource cannot be parsed: `spec` is the last applied one then
             (`shared.api.applied_spec`); empty otherwise.
+        awaits_approval: token of the change that waits for an approval: `spec` is the last applied one then, with what
+            needs none (`applied_spec.NOT_APPLIED`); empty otherwise.
     """
 
     obj: Obj
     spec: Spec
     invalid: str = ""
+    awaits_approval: str = ""
 
     @property
     def name(self) -> str:
@@ -443,6 +446,16 @@ HIBERNATE = (
     "If true, all pods stop once nothing else is in progress; volumes, Services, Secrets and the budget stay. If it is "
     "false again, the pods return with their volumes, and a changed size applies once all are back."
 )
+
+APPROVED = "Approved"
+
+Changes = Annotated[
+    Literal["Automatic", "Approved"],
+    Field(
+        description="When a change of this spec is applied: at once, or once a user approves exactly this change by an "
+        "annotation. Until then, what runs is kept as last applied and repaired; the condition Ready has the command."
+    ),
+]
 
 DELETION_PROTECTION = (
     "If true, the API server rejects the deletion of this resource until the field is false again; the operator need "

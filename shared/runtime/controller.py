@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Generic, NoReturn, TypeVar
 
 from shared.api.catalogue import Weaknesses
-from shared.api.spec import InvalidSpec
 from shared.kubernetes import managed_fields, ownership, pods
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import POD, SECRET, Key, Kind, Obj
@@ -41,7 +40,7 @@ class Controller(Generic[Resource, Observed]):
         reads: kinds of the objects that a spec names and that `observe` reads by name, such as Secrets. A change of one
             that was read starts a reconcile (`shared.runtime.dependencies`).
         parse: parses a resource; raises InvalidSpec.
-        fallback: returns a resource whose spec cannot be parsed, with the last applied one; None if it is not known.
+        applied: returns a resource with the spec to apply (`shared.runtime.fallback`); None: the present one is parsed.
         observe: reads everything that a plan needs, from the cache, or live if there is no watch (Secrets).
         plan: computes the next actions; pure.
         call: executes a database call, which may record its progress in the status; raises DatabaseError, and KubeError
@@ -71,7 +70,7 @@ class Controller(Generic[Resource, Observed]):
     probe: Callable[[Obj, Cache], Awaitable[bool]] | None = None
     reads: tuple[Kind, ...] = (SECRET,)
     makes_secrets: bool = False
-    fallback: Callable[[Obj, Cache, InvalidSpec], Resource | None] = lambda *_: None
+    applied: Callable[[Obj, Cache], Resource] | None = None
 
     @property
     def name(self) -> str:
@@ -83,17 +82,12 @@ class Controller(Generic[Resource, Observed]):
         return (self.kind, *self.owns)
 
     def resource(self, obj: Obj, cache: Cache) -> Resource:
-        """Return a resource, with its last applied spec if the present one cannot be parsed.
+        """Return a resource with the spec to apply.
 
         Raises:
             InvalidSpec: the spec cannot be parsed, and no other one is known.
         """
-        try:
-            return self.parse(obj)
-        except InvalidSpec as invalid:
-            if (found := self.fallback(obj, cache, invalid)) is None:
-                raise
-            return found
+        return self.applied(obj, cache) if self.applied else self.parse(obj)
 
     def samples(self, obj: Obj) -> Iterator[Sample]:
         """Yield the metrics of a resource in addition to the common ones."""

@@ -1,31 +1,59 @@
-"""The resource with its last applied spec, read from the cache, while its present spec cannot be parsed."""
+"""The resource with its last applied spec, read from the cache, while its present spec must not be applied."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
-from shared.api.applied_spec import last_applied
-from shared.api.spec import CustomResource, InvalidSpec
+from shared.api.applied_spec import NOT_APPLIED, last_applied, unapproved
+from shared.api.policy import PlatformPolicy
+from shared.api.spec import APPROVED, CustomResource, InvalidSpec
 from shared.kubernetes.kinds import Kind, Obj
 from shared.runtime.cache import Cache
 
 Resource = TypeVar("Resource", bound=CustomResource[Any])
 
 
-def from_workload(
-    parse: Callable[[Obj], Resource], minimal: Obj, *kinds: Kind
-) -> Callable[[Obj, Cache, InvalidSpec], Resource | None]:
-    """Return `Controller.fallback` for a kind whose workload has the name of the resource.
+@dataclass(frozen=True, slots=True)
+class Fallback(Generic[Resource]):
+    """`Controller.fallback` of a kind whose workload has the name of the resource.
 
-    Args:
+    Attributes:
+        parse: parses a resource; raises InvalidSpec.
         minimal: a valid spec with only the required fields.
         kinds: kinds of the workload.
+        policy: policy of the platform's administrator.
     """
 
-    def fallback(obj: Obj, cache: Cache, invalid: InvalidSpec) -> Resource | None:
-        metadata = obj["metadata"]
-        workloads = (cache.get(kind, metadata["namespace"], metadata["name"]) for kind in kinds)
-        return last_applied(parse, obj, workloads, invalid, minimal)
+    parse: Callable[[Obj], Resource]
+    minimal: Obj
+    kinds: tuple[Kind, ...]
+    policy: PlatformPolicy
 
-    return fallback
+    def __call__(self, obj: Obj, cache: Cache) -> Resource:
+        """Return the resource, with its last applied spec while the present one is invalid, or not approved.
+
+        Raises:
+            InvalidSpec: the spec cannot be parsed, and no other one is known.
+        """
+        try:
+            resource = self.parse(obj)
+        except InvalidSpec as invalid:
+            if (found := self._last_applied(obj, cache, invalid, self.minimal)) is None:
+                raise
+            return found
+        if resource.spec.changes != APPROVED and not self.policy.requires_approval(resource.namespace):
+            return resource
+        if not (token := unapproved(resource, self._workloads(obj, cache))):
+            return resource
+        at_once = {field: value for field, value in obj["spec"].items() if field in NOT_APPLIED}
+        found = self._last_applied(obj, cache, InvalidSpec(""), self.minimal | at_once)
+        return replace(found or resource, awaits_approval=token)
+
+    def _last_applied(self, obj: Obj, cache: Cache, invalid: InvalidSpec, minimal: Obj) -> Resource | None:
+        return last_applied(self.parse, obj, self._workloads(obj, cache), invalid, minimal)
+
+    def _workloads(self, obj: Obj, cache: Cache) -> Iterable[Obj | None]:
+        metadata = obj["metadata"]
+        return (cache.get(kind, metadata["namespace"], metadata["name"]) for kind in self.kinds)

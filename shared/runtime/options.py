@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 from shared.api.policy import PlatformPolicy
@@ -78,6 +78,7 @@ class Options:
     require_auth: bool
     allowed_registries: tuple[str, ...]
     allow_host_path: bool
+    approval_namespaces: tuple[str, ...]
     otlp_endpoint: str
     profiling: bool
     known_operators: bool
@@ -88,7 +89,7 @@ class Options:
     @property
     def policy(self) -> PlatformPolicy:
         """Policy of the platform's administrator."""
-        return PlatformPolicy(self.require_tls, self.require_auth, self.allowed_registries, self.allow_host_path)
+        return PlatformPolicy(**{each.name: getattr(self, each.name) for each in fields(PlatformPolicy)})
 
     def option(self, flag: Flag[Value]) -> Value:
         """Return the value of an operator's own flag; the default if it was not parsed."""

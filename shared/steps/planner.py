@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
+from shared.api.applied_spec import APPROVAL
 from shared.api.spec import CustomResource, Exposure
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secret_provenance import RECORD
@@ -23,7 +24,14 @@ from shared.status.deadlines import Deadline
 from shared.status.health import Health
 from shared.status.phases import CREATING, PAUSED, UPDATING
 from shared.status.progress import Work
-from shared.status.reasons import CREATE_TIMEOUT, HIBERNATED, INVALID_SPEC, POLICY_VIOLATED, UPGRADE_TIMEOUT
+from shared.status.reasons import (
+    AWAITING_APPROVAL,
+    CREATE_TIMEOUT,
+    HIBERNATED,
+    INVALID_SPEC,
+    POLICY_VIOLATED,
+    UPGRADE_TIMEOUT,
+)
 from shared.status.verdict import Progress, Verdict
 from shared.steps import hibernation
 from shared.steps.hibernation import Hibernation
@@ -148,7 +156,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
             summary = self._summary(seen)
             verdict = dataclasses.replace(verdict, message=f"{summary} {verdict.message}".strip())
         elif verdict.progress is Progress.PAUSED or verdict.reason in self.serving_reasons:
-            verdict = dataclasses.replace(verdict, ready=self._serves_all(seen))
+            verdict = dataclasses.replace(verdict, ready=self._serves_all(seen) and not resource.awaits_approval)
         remaining = None
         if deadline := self._deadline(seen, phase):
             verdict, remaining = deadline.judge(resource.obj, verdict, now)
@@ -212,23 +220,16 @@ def enforce_policy(exposure: Callable[[Resource], Exposure]) -> StepOf[View[Reso
     return enforce
 
 
-def pause(field: str) -> StepOf[View[Any, Any]]:
-    """Return a step: change nothing while `field` of the spec is true; the status is still reported."""
-    message = f"spec.{field} is true: no change is applied, and no server repaired, until it is false."
-    return _while_set(field, Step.paused(PAUSED, message))
+def pause(field: str, *, repairs: bool = False) -> StepOf[View[Any, Any]]:
+    """Return a step: apply no change while `field` of the spec is true; the status is still reported.
 
-
-def pause_changes(field: str) -> StepOf[View[Any, Any]]:
-    """Return a step: apply no change of the spec while `field` of it is true, for a plan that has steps to heal."""
-    message = f"spec.{field} is true: no change is applied until it is false. Repairs of the running cluster continue."
-    return _while_set(field, Step.paused(PAUSED, message))
-
-
-def _while_set(field: str, paused: Step) -> StepOf[View[Any, Any]]:
-    def answer(seen: View[Any, Any]) -> Step:
-        return paused if getattr(seen.resource.spec, field) else PASS
-
-    return answer
+    Args:
+        repairs: whether the plan has steps that repair meanwhile.
+    """
+    others = " until it is false. Repairs of the running cluster continue."
+    text = others if repairs else ", and no server repaired, until it is false."
+    paused = Step.paused(PAUSED, f"spec.{field} is true: no change is applied{text}")
+    return lambda seen: paused if getattr(seen.resource.spec, field) else PASS
 
 
 def reject_invalid_spec(validate: Callable[[Resource], list[str]]) -> StepOf[View[Resource, Any]]:
@@ -236,6 +237,14 @@ def reject_invalid_spec(validate: Callable[[Resource], list[str]]) -> StepOf[Vie
 
     def reject(seen: View[Resource, Any]) -> Step:
         resource = seen.resource
+        if token := resource.awaits_approval:
+            target = f"{str(resource.obj.get('kind', '')).lower()} {resource.name} -n {resource.namespace}"
+            return Step.paused(
+                AWAITING_APPROVAL,
+                "spec.changes: this change of the spec needs an approval; what runs is kept as last applied. `kubectl "
+                "platform plan` shows what it would do. To approve exactly this: kubectl annotate "
+                f"{target} --overwrite {APPROVAL}={token}",
+            )
         if resource.invalid:
             message = f"{resource.invalid} The spec was not applied. What runs is kept running as last applied."
             return Step.blocked(INVALID_SPEC, message)

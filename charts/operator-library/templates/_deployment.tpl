@@ -191,6 +191,9 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- if .allowHostPath }}
 - --allow-host-path
 {{- end }}
+{{- with .approvalNamespaces }}
+- {{ printf "--approval-namespaces=%s" (join "," .) | quote }}
+{{- end }}
 {{- end }}
 {{- with include "operator.peers" . }}
 - {{ printf "--operator-peers=%s" . | quote }}

@@ -24,6 +24,7 @@ from shared.api.spec import (
     INT32,
     INT64,
     Adopt,
+    Changes,
     InvalidSpec,
     Issuer,
     Name,
@@ -353,6 +354,7 @@ class EtcdClusterSpec(PodSettings, PodExtensions):
     connection_secret: bool = Field(True, description=CONNECTION)
     deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
     hibernate: bool = Field(False, description=HIBERNATE)
+    changes: Changes = "Automatic"
     paused: bool = Field(
         False,
         description="If true, no change of the spec is applied. The operator still replaces lost members, renews "

@@ -33,7 +33,7 @@ from shared.api.network import NETWORK, Network
 from shared.api.pod_extensions import PodExtensions
 from shared.api.podspec import PodSettings, number_cel, smaller
 from shared.api.rules import TLS_RULES, image_rule
-from shared.api.spec import CONNECTION, INT32, Issuer, Name, Rule, SpecModel, Transition
+from shared.api.spec import CONNECTION, INT32, Changes, Issuer, Name, Rule, SpecModel, Transition
 from shared.kubernetes.kinds import Obj
 
 DEFAULT_VERSION = MEMCACHED.default_version
@@ -352,6 +352,7 @@ class MemcachedSpec(PodSettings, PodExtensions):
         default_factory=UpdateStrategy, description="How a change that replaces the servers proceeds."
     )
     connection_secret: bool = Field(True, description=CONNECTION)
+    changes: Changes = "Automatic"
     paused: bool = Field(
         False,
         description="If true, the operator changes nothing until it is false again. It updates the status, and renews "

@@ -28,6 +28,7 @@ from shared.api.spec import (
     INT32,
     Adopt,
     AtMost,
+    Changes,
     InvalidSpec,
     Issuer,
     Name,
@@ -251,6 +252,7 @@ class RedisClusterSpec(PodSettings, PodExtensions):
     )
     deletion_protection: bool = Field(False, description=DELETION_PROTECTION)
     hibernate: bool = Field(False, description=HIBERNATE)
+    changes: Changes = "Automatic"
 
     RULES: ClassVar[tuple[Rule, ...]] = (*PodSettings.RULES, *extension_rules(RESERVED), *CLUSTER_RULES)
 

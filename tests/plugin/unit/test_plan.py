@@ -10,10 +10,13 @@ import pytest
 import yaml
 
 from plugin import applying, plans, version
+from plugin.commands import approve as approving
+from plugin.commands import plan as planning
+from shared.api.applied_spec import APPROVAL
 from shared.kubernetes.client import Request, Response
 from shared.kubernetes.kinds import DEPLOYMENT, POD, Obj
 from simulator.harness import NAMESPACE
-from tests.harness.scenario import ScenarioStep, pod_problem
+from tests.harness.scenario import ScenarioStep, edit, later, pod_problem
 from tests.redis.simulation import losses
 from tests.redis.simulation.moving_slots import redis_of
 from tests.support.memcached import scenarios as memcached
@@ -286,3 +289,71 @@ def test_each_outcome_has_an_exit_code() -> None:
 
     outcomes = {getattr(simulated, name) for name in ("NOTHING", "SAFE", "RESTARTS", "PERSON", "REFUSED", "UNKNOWN")}
     assert plans.EXIT_CODES.keys() == outcomes
+
+
+# Approvals.
+
+
+def test_plan_of_a_change_that_needs_an_approval_has_its_token_and_the_steps_after_it(
+    monkeypatch: pytest.MonkeyPatch, manifest: Any
+) -> None:
+    terminal = Terminal(monkeypatch, memcached.MEMCACHED, memcached.apply(size=3, changes="Approved"))
+    terminal.do(operator("memcached"))
+    changed = {**BASE, "size": 4, "changes": "Approved"}
+    result = terminal.run(f"plan -f {manifest(**changed)} -o json")
+    planned = json.loads(result.output)
+    assert (result.exit_code, planned["outcome"], planned["ready"]) == (2, "safe", True)
+    terminal.do(memcached.apply(size=4, changes="Approved"))
+    assert len(terminal.play.stage.find(POD)) == 3
+    text = terminal.run("plan memcached/cache").output
+    assert f"annotate the resource with {APPROVAL}={planned['approval']}" in " ".join(text.split())
+    assert "cache-3" in text
+    terminal.do(edit(None, {"metadata": {"annotations": {APPROVAL: planned["approval"]}}}))
+    assert len(terminal.play.stage.find(POD)) == 4
+    assert "Nothing to do." in terminal.text("plan memcached/cache")
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A Memcached with a change that waits for an approval."""
+    terminal = Terminal(monkeypatch, memcached.MEMCACHED, memcached.apply(size=3, changes="Approved"))
+    terminal.do(operator("memcached"), memcached.apply(size=4, changes="Approved"))
+    return terminal
+
+
+def token_of(terminal: Terminal) -> str:
+    return str(json.loads(terminal.run("plan memcached/cache -o json").output)["approval"])
+
+
+def test_approval_with_the_token_shows_the_plan_and_begins_the_change(waiting: Terminal) -> None:
+    text = waiting.text(f"approve memcached/cache --token {token_of(waiting)}")
+    assert "Pod cache-3 starts" in text
+    assert "Approved " in text
+    waiting.do(later(60))
+    assert len(waiting.play.stage.find(POD)) == 4
+    result = waiting.run("approve memcached/cache --token x")
+    assert result.exit_code == 1
+    assert "no change of Memcached default/cache waits for an approval" in result.output
+
+
+@pytest.mark.parametrize("given", ["", " --token another"])
+def test_approval_needs_a_terminal_or_the_token(waiting: Terminal, given: str) -> None:
+    result = waiting.run(f"approve memcached/cache{given}")
+    assert result.exit_code == 1
+    assert ("an approval needs a terminal, or --token" in result.output) != bool(given)
+    assert len(waiting.play.stage.find(POD)) == 3
+
+
+def test_approval_of_a_resource_that_changed_meanwhile_is_refused(
+    waiting: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, shown = token_of(waiting), planning.show
+
+    def changing(*given: Any, **more: Any) -> None:
+        shown(*given, **more)
+        memcached.apply(size=5, changes="Approved").act(waiting.play.stage)
+
+    monkeypatch.setattr(approving, "show", changing)
+    result = waiting.run(f"approve memcached/cache --token {token}")
+    assert result.exit_code == 1
+    assert "nothing was approved" in result.output

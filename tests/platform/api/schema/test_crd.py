@@ -71,6 +71,7 @@ DEFAULTS = {
     "threads": 4,
     "containerPort": 11211,
     "warmRestart": False,
+    "changes": "Automatic",
     "connectionSecret": True,
     "paused": False,
 }
@@ -81,6 +82,7 @@ ETCD_DEFAULTS = {
     "heartbeatInterval": 100,
     "electionTimeout": 1000,
     "paused": False,
+    "changes": "Automatic",
     "connectionSecret": True,
     "deletionProtection": False,
     "hibernate": False,
@@ -91,6 +93,7 @@ REDIS_DEFAULTS = {
     "replicasPerMaster": 1,
     "pause": False,
     "finalizers": "foreground",
+    "changes": "Automatic",
     "connectionSecret": True,
     "deletionProtection": False,
     "hibernate": False,

@@ -1,0 +1,64 @@
+"""`kubectl platform approve`: a person approves a change of a spec that waits for it, after its plan was shown."""
+
+from __future__ import annotations
+
+import click
+
+from plugin.commands.base import command, only, resources
+from plugin.commands.plan import planned, show
+from plugin.databases import BACKUP, parsed
+from plugin.output import Output
+from plugin.problem import Problem
+from plugin.session import Session
+from shared.api.applied_spec import APPROVAL
+from shared.kubernetes.errors import Conflict
+
+
+@command("approve", examples=["approve rediscluster/orders"], has_output=False)
+@resources(many=False)
+@click.option("--token", default="", help="Token of the change, instead of a question: for scripts.")
+@click.option("--operator-namespace", default="", help="Namespace of the operators (default: look in all).")
+async def approve(
+    session: Session, output: Output, words: tuple[str, ...], token: str, operator_namespace: str
+) -> None:
+    """Approve a change of a spec that waits for it.
+
+    It shows the plan of the change, and reads the name of the resource. The approval is of exactly this change: if the
+    spec changes in between, nothing is approved.
+    """
+    database, name = only(parsed(words))
+    if database == BACKUP:
+        raise Problem("changes of an EtcdBackup need no approval", "name a Memcached, EtcdCluster or RedisCluster")
+    resource = await session.resource(database, name)
+    found = await planned(session, output, database, resource, None, operator_namespace)
+    where, reference = session.flags, f"{database.kind.name} {session.namespace}/{name}"
+    if not found.approval:
+        unknown = f": {found.message}" if found.outcome == "unknown" else ""
+        raise Problem(
+            f"no change of {reference} waits for an approval{unknown}", f"kubectl platform why {words[0]} {where}"
+        )
+    show(output, found, all_steps=False)
+    if token:
+        if token != found.approval:
+            raise Problem(
+                f"the token is '{found.approval}', not '{token}'", "read the plan again: it is another change"
+            )
+    elif not output.is_terminal:
+        raise Problem(
+            "an approval needs a terminal, or --token", f"kubectl platform approve {words[0]} {where} --token TOKEN"
+        )
+    elif click.prompt(f"Type {name} to approve this change", default="", show_default=False) != name:
+        raise Problem("not approved: the name differs", "nothing was changed")
+    # The version is that of what was planned: a change in between is refused.
+    version = resource["metadata"]["resourceVersion"]
+    patch = {"metadata": {"resourceVersion": version, "annotations": {APPROVAL: found.approval}}}
+    try:
+        await session.kube.merge(database.kind, session.namespace, name, patch)
+    except Conflict:
+        raise Problem(
+            "the resource has changed while you read", "nothing was approved: run the command again"
+        ) from None
+    output.text(f"Approved {found.approval}. Watch it with: kubectl platform status {words[0]} {where}")
+
+
+COMMANDS = (approve,)
