@@ -54,7 +54,7 @@ USER = "default"
 """User of clients and the operator; without authentication, of every connection."""
 
 CURRENT, NEXT, FORMER = "password", "next", "former"
-"""Keys of the Secret, in addition to the file of the nodes."""
+"""Keys of the Secret, in addition to the file. A next password that is the current one is none (`users_secret`)."""
 
 MAX_FORMER_BYTES = 64 * 1024
 """Maximum size of the former passwords in the Secret; more cannot be parsed."""
@@ -217,10 +217,10 @@ class Passwords(Rotation):
             users = tuple(map(_user, decode(content.get(SPEC_USERS, "[]")[:MAX_SPEC_USERS_BYTES])))
         except (ValueError, TypeError, KeyError):
             return None
-        replication = content.get(REPLICATION_PASSWORD_KEY, "")
+        replication, current = (content.get(key, "") for key in (REPLICATION_PASSWORD_KEY, CURRENT))
         return cls(
-            content.get(CURRENT, ""),
-            content.get(NEXT),
+            current,
+            None if content.get(NEXT) == current else content.get(NEXT),
             former,
             content.get(EXPORTER_PASSWORD_KEY, ""),
             replication,

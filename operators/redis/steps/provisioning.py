@@ -21,7 +21,7 @@ from operators.redis.objects.names import (
 from operators.redis.objects.redis_conf import USERS_KEY
 from operators.redis.reasons import FOREIGN_DATA, PREPARING_USERS
 from operators.redis.security import certificates
-from operators.redis.security.users import GENERATED, REQUEST, USER, Passwords
+from operators.redis.security.users import GENERATED, NEXT, REQUEST, USER, Passwords
 from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import origin
 from operators.redis.steps.configuration import as_started, config_marks, template_text
@@ -156,10 +156,11 @@ def ensure_secrets(seen: Assessment) -> Step:
 
 
 def users_secret(seen: Assessment, own: Owner, passwords: Passwords) -> WriteSecret:
-    """Return the write of the operator's Secret with the users; it empties keys that another client may own, too."""
+    """Return the write of the operator's Secret with the users; it voids keys that another client may own, too."""
     found = seen.secrets.found.get(name := names.users_secret(seen.resource))
-    generated = (key for key in content_of(found) if key.startswith((GENERATED, REQUEST)))
-    return _write(own, name, seen, shared_keys(found, generated, own=own.operator) | {**passwords.content()})
+    unused = (NEXT, *(key for key in content_of(found) if key.startswith((GENERATED, REQUEST))))
+    voided = {key: passwords.current if key == NEXT else "" for key in shared_keys(found, unused, own=own.operator)}
+    return _write(own, name, seen, voided | {**passwords.content()})
 
 
 def _first_users(seen: Assessment, own: Owner) -> WriteSecret | None:

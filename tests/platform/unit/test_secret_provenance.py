@@ -19,9 +19,10 @@ from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, PART_OF
 from shared.kubernetes.secret_provenance import ADOPT, RECORD
 from shared.kubernetes.secrets import MAX_MADE_CHARACTERS
 from shared.status import conditions
+from shared.steps.passwords import ROTATE
 from simulator.harness import NAMESPACE
 from tests.harness import Actor
-from tests.harness.scenario import ScenarioStep, Stage, Subject, apply
+from tests.harness.scenario import ScenarioStep, Stage, Subject, apply, edit
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd import scenarios as etcd
 from tests.support.memcached import scenarios as memcached
@@ -290,6 +291,34 @@ async def test_credentials_are_removed_although_another_client_owns_them_too(ope
     assert not any(published.get(key) for key in ("username", "password", "ca.crt"))
     await play(world, plain(**spec))
     assert condition(resource_of(world), conditions.READY)["status"] == "True"
+
+
+ROTATIONS: dict[str, tuple[Obj, bool]] = {
+    "completed": ({"auth": {}}, False),
+    "reverted": ({"auth": {}}, True),
+    "to no password": ({}, False),
+}
+"""The spec during a rotation, and whether the former password is restored, too."""
+
+
+@pytest.mark.parametrize(("spec", "reverts"), ROTATIONS.values(), ids=ROTATIONS)
+async def test_rotation_ends_although_another_client_owns_the_next_password_too(spec: Obj, *, reverts: bool) -> None:
+    """After a backup was restored that was taken in the middle of the rotation."""
+    world, plain = World(redis.REDIS), OPERATORS["redis"].plain
+    await play(world, plain(auth={}))
+    former = secrets_of(world)["cache-auth"]
+    await play(world, edit(None, {"metadata": {"annotations": {ROTATE: "1"}}}), plain(**spec))
+    versions = (event["object"] for of, event in world.history if of == SECRET)
+    taken = next(secret for secret in versions if "next" in secret["data"])
+    assert "next" not in secrets_of(world)["cache-users"]["data"]
+    for secret in (taken, former) if reverts else (taken,):
+        metadata = {"name": secret["metadata"]["name"], "namespace": NAMESPACE}
+        restored = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": secret["data"]}
+        user(world).apply(SECRET, restored, force=True)
+    await resynced(world)
+    assert condition(resource_of(world), conditions.READY)["status"] == "True"
+    current = secrets_of(world)["cache-users"]["data"]["password"]
+    assert current == (secrets_of(world)["cache-auth"]["data"]["password"] if spec else "")
 
 
 # Owners.
