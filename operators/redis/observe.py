@@ -48,6 +48,7 @@ from shared.kubernetes.kinds import (
     Key,
     Obj,
 )
+from shared.kubernetes.kubectl import command
 from shared.kubernetes.ordinals import ordinal
 from shared.kubernetes.pods import Pod
 from shared.kubernetes.secrets import excess, reduce
@@ -66,8 +67,8 @@ log = logging.getLogger(__name__)
 Observe = Callable[[RedisCluster, Cache, Kube], Awaitable[Observed]]
 
 COPIED = (
-    "its server has the node id of {others}: one of the volumes is a copy{unless}. If it is this one, run "
-    "kubectl delete {what}, and a new node starts instead."
+    "its server has the node id of {others}: one of the volumes is a copy{unless}. If it is this one, run {command}, "
+    "and a new node starts instead."
 )
 """Error of an instance whose server may run on a copy of another one's volume."""
 
@@ -397,7 +398,8 @@ def _why_not(resource: RedisCluster, instance: Instance, others: Sequence[Instan
     unless = "" if all(other.report for other in others) else ", unless that pod has this address now"
     claim = f"pvc/{names.volume_name(resource, instance.number)} " if instance.volume else ""
     listed = " and ".join(other.name for other in others)
-    return COPIED.format(others=listed, unless=unless, what=f"{claim}pod/{instance.name}")
+    delete = command("delete", f"{claim}pod/{instance.name}", resource.namespace)
+    return COPIED.format(others=listed, unless=unless, command=delete)
 
 
 def _same(live: Obj | None, known: Obj | None) -> bool:

@@ -8,6 +8,7 @@ from typing import TypeGuard
 
 from shared.kubernetes.accessors import is_terminating
 from shared.kubernetes.kinds import POD, Key, Kind, Obj
+from shared.kubernetes.kubectl import command
 
 NAME = "app.kubernetes.io/name"
 INSTANCE = "app.kubernetes.io/instance"
@@ -244,10 +245,10 @@ def require_owned(desired: Obj, observed: Obj, uid: str = "") -> None:
         )
     if is_pod:
         raise ForeignObject(f"{what} has no controller. It was not changed. Rename this resource, or delete that pod.")
-    at, given = observed["metadata"].get("namespace"), " ".join(f"{key}={text}" for key, text in labels.items())
+    at, given = observed["metadata"].get("namespace", ""), (f"{key}={text}" for key, text in labels.items())
     raise ForeignObject(
         f"{what} exists and was not created by this operator. It was not changed. Rename this resource, delete that "
-        f"object, or hand it over: kubectl label {what.replace(' ', '/').lower()} -n {at} {given} --overwrite"
+        f"object, or hand it over: {command('label', what.replace(' ', '/').lower(), at, *given, '--overwrite')}"
     )
 
 

@@ -20,7 +20,7 @@ _UNREAD = frozenset({"affinity", "securityContext", "tolerations", "topologySpre
 _UNREAD_OF_CONTAINER = frozenset({"livenessProbe", "readinessProbe", "startupProbe", "securityContext", "volumeMounts"})
 _UNREAD_OF_STATUS = frozenset({"hostIPs", "podIPs"})
 
-STUCK = "If its node is permanently lost, run kubectl delete pod --force or add the taint out-of-service to the node."
+STUCK = "If its node is permanently lost, delete the pod with --force, or add the taint out-of-service to the node."
 """Advice for a pod that stays terminating: only a user knows whether an unreachable node still runs it."""
 
 

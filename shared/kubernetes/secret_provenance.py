@@ -18,6 +18,7 @@ from shared.kubernetes.accessors import annotation, status_of
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kubectl import command
 from shared.kubernetes.ownership import ForeignObject
 from shared.kubernetes.secrets import MAX_KEYS, MAX_MADE_CHARACTERS, REMOVED_DATA
 
@@ -66,7 +67,7 @@ async def find(
         raise ForeignObject(
             f"Secret {', '.join(large)}: the Secrets that the operator made have more than {MAX_KEYS:,} keys, or "
             f"{MAX_MADE_CHARACTERS // 1024} KiB together, and are not read. Remove the keys that the operator did not "
-            "write: kubectl edit secret"
+            f"write: {command('edit', f'secret {large[0]}', namespace)}"
         )
     unused = {name: secret for name in sorted(made) if (secret := found[name]) and secret.get("data") == REMOVED_DATA}
     return found | dict.fromkeys(unused), tuple(unused.values())
@@ -98,8 +99,9 @@ def refusal(resource: Obj, unproven: Iterable[Obj]) -> str:
     """Return the sentence about Secrets whose content may not be used, and what to do."""
     found = [secret["metadata"] for secret in unproven]
     names, uids = ", ".join(each["name"] for each in found), ",".join(each["uid"] for each in found)
-    target = f"{str(resource.get('kind', '')).lower()} {resource['metadata']['name']}"
+    metadata, kind = resource["metadata"], str(resource.get("kind", "")).lower()
+    adopt = command("annotate", f"{kind} {metadata['name']}", metadata["namespace"], "--overwrite", f"{ADOPT}={uids}")
     return (
         f"Secret {names}: not made by the operator, so its content is not used. Delete it, or adopt it if you know its "
-        f"origin: kubectl annotate {target} --overwrite {ADOPT}={uids}"
+        f"origin: {adopt}"
     )

@@ -30,6 +30,7 @@ from typing import NamedTuple
 from shared.kubernetes.accessors import is_current, resource_version
 from shared.kubernetes.encoding import MAX_PARSED_BYTES, memory
 from shared.kubernetes.kinds import Key, Kind, Obj
+from shared.kubernetes.kubectl import command
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, MAX_OWNED_BYTES, ForeignObject, require_small
 from shared.observability import metrics
 
@@ -188,8 +189,9 @@ class Cache:
             return
         found = ((kind, each) for kind in self.kinds[1:] for each in self._names[kind].get(key, ()))
         kind, largest = max(found, key=lambda each: self._kept[each[0]][each[1]].memory)
-        advice = f"A large one is {kind.name} {largest.name}. Delete those that the operator did not make: kubectl get "
-        require_small(size, f"{advice}{kind.plural} -l {INSTANCE}={key.name}", limit)
+        listing = command("get", kind.plural, key.namespace, f"-l {INSTANCE}={key.name}")
+        advice = f"A large one is {kind.name} {largest.name}. Delete those that the operator did not make: {listing}"
+        require_small(size, advice, limit)
 
     def _is_left_out(self, kind: Kind, key: Key) -> bool:
         left_out = self._left_out.get(key.namespace, {})
@@ -446,11 +448,10 @@ class Relist:
 
 
 def _too_much(kinds: Iterable[Kind], namespace: str) -> ForeignObject:
-    plurals = ",".join(kind.plural for kind in kinds)
+    listing = command("get", ",".join(kind.plural for kind in kinds), namespace, f"-l {MANAGED_BY}")
     return ForeignObject(
         f"The objects of operators in namespace {namespace} take more than {MAX_STORED_BYTES / 2**20:.0f} MiB of "
-        "memory, so that those of this resource are not read. Delete those that the operators did not make: kubectl "
-        f"get {plurals} -l {MANAGED_BY}"
+        f"memory, so that those of this resource are not read. Delete those that no operator made: {listing}"
     )
 
 

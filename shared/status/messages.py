@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 
@@ -28,12 +27,6 @@ def shortened(message: str, limit: int) -> str:
     end = max((at for at in sentences if at >= available // 2), default=kept.rfind(" "))
     kept = message[: end if end > 0 else available].rstrip()
     return f"{kept} (and {len(message) - len(kept)} more characters)"
-
-
-def patch_command(kind: str, namespace: str, name: str, patch: Mapping[str, object]) -> str:
-    """Return the command by which a user changes an object as a message proposes."""
-    text = json.dumps(patch, separators=(",", ":"))
-    return f"kubectl patch {kind.lower()} {name} -n {namespace} --type merge -p '{text}'"
 
 
 def lacks_detail_of(message: str, former: str) -> bool:

@@ -15,12 +15,16 @@ from collections.abc import Iterable, Sequence
 
 from shared.kubernetes.accessors import is_terminating, label
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, STATEFUL_SET, Obj
+from shared.kubernetes.kubectl import command, patch_command
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, Owner, of_another_controller, owner_of
 from shared.runtime.plan import PASS, Patch, Step
-from shared.status.messages import patch_command
+from shared.status.health import listed
 
 RETRY_SECONDS = 30.0
 """Time until claims of another owner are read again: no watch reports objects without the labels of the operator."""
+
+MAX_HANDED_OVER = 3
+"""Maximum number of objects of one owner that a message names, and that its command hands over."""
 
 _FORMER = (
     "PersistentVolumeClaim {claims}: has the data of a former {kind} (uid {uid}). Nothing was changed. To continue "
@@ -28,8 +32,8 @@ _FORMER = (
     "{label}={uid}, or rename this resource."
 )
 _OTHER = (
-    "PersistentVolumeClaim {claim} belongs to {owner}. Nothing was changed. Rename this resource, or delete the claim "
-    "if its data is not needed. To use its data: {command}"
+    "{objects} belongs to {owner}. Nothing was changed. Rename this resource, or delete the data if it is not needed. "
+    "To use the data: {command}"
 )
 
 
@@ -39,15 +43,14 @@ def is_foreign(obj: Obj, uid_label: str, *, name: str, uid: str) -> bool:
     Args:
         uid_label: label of both: UID of the resource that owns the data; without it, another owner is assumed.
     """
-    is_taken = obj["kind"] != STATEFUL_SET.name and of_another_controller(obj, STATEFUL_SET, name)
-    return is_taken or label(obj, uid_label) != uid
+    return _is_taken(obj, name) or label(obj, uid_label) != uid
 
 
 def refusal(claims: Sequence[Obj], own: Owner, uid_label: str, *, may_adopt: bool) -> str:
     """Return why the claims of a database must not be used; empty if all of them belong to the resource.
 
     Args:
-        claims: claims with the names of the database, regardless of their labels.
+        claims: claims with the names of the database, regardless of their labels; also the StatefulSet, if it counts.
         own: the resource as an owner of objects.
         may_adopt: whether nothing runs yet, so that `spec.adopt` can name the owner of all claims.
     """
@@ -56,13 +59,15 @@ def refusal(claims: Sequence[Obj], own: Owner, uid_label: str, *, may_adopt: boo
         return ""
     former = {_former(claim, own, uid_label) for claim in foreign}
     if may_adopt and len(former) == 1 and (uid := former.pop()):
-        names = ", ".join(claim["metadata"]["name"] for claim in foreign)
-        command = patch_command(own.kind.name, own.namespace, own.name, {"spec": {"adopt": {"fromUID": uid}}})
-        return _FORMER.format(claims=names, kind=own.kind.name, uid=uid, label=uid_label, command=command)
-    claim = foreign[0]
-    return _OTHER.format(
-        claim=claim["metadata"]["name"], owner=_owner(claim, own, uid_label), command=_handover(claim, own, uid_label)
-    )
+        names = listed(tuple(claim["metadata"]["name"] for claim in foreign))
+        target, spec = f"{own.kind.name.lower()} {own.name}", {"adopt": {"fromUID": uid}}
+        adopt = patch_command(target, own.namespace, {"spec": spec})
+        return _FORMER.format(claims=names, kind=own.kind.name, uid=uid, label=uid_label, command=adopt)
+    owner = _owner(foreign[0], own, uid_label)
+    same = [obj for obj in foreign if label(obj, uid_label) and _owner(obj, own, uid_label) == owner]
+    found = same[:MAX_HANDED_OVER] or foreign[:1]
+    objects = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in found)
+    return _OTHER.format(objects=objects, owner=owner, command=_handover(found, own, uid_label))
 
 
 def keep_labels(claims: Iterable[Obj], own: Owner, component: str, uid_label: str) -> Step:
@@ -84,27 +89,27 @@ def keep_labels(claims: Iterable[Obj], own: Owner, component: str, uid_label: st
 def _former(claim: Obj, own: Owner, uid_label: str) -> str:
     """Return the UID of the resource of the same kind and name that a claim belongs to; empty if it belongs to none."""
     same = label(claim, INSTANCE) == own.name and label(claim, NAME) == own.application
-    return label(claim, uid_label) if same and not _is_controlled(claim, own) else ""
+    return label(claim, uid_label) if same and not _is_taken(claim, own.name) else ""
 
 
-def _is_controlled(claim: Obj, own: Owner) -> bool:
-    return of_another_controller(claim, STATEFUL_SET, own.name)
+def _is_taken(obj: Obj, name: str) -> bool:
+    return obj["kind"] != STATEFUL_SET.name and of_another_controller(obj, STATEFUL_SET, name)
 
 
 def _owner(claim: Obj, own: Owner, uid_label: str) -> str:
     """Return the owner of a claim for a message; a StatefulSet becomes the controller of any claim that it mounts."""
-    if _is_controlled(claim, own):
+    if _is_taken(claim, own.name):
         return owner_of(claim)
     if uid := label(claim, uid_label):
         return f"another {own.kind.name} (uid {uid})"
     return owner_of({"metadata": {"labels": claim["metadata"].get("labels")}})
 
 
-def _handover(claim: Obj, own: Owner, uid_label: str) -> str:
-    """Return the command that gives a claim to the resource; first it must lose an owner that may delete it."""
-    name = claim["metadata"]["name"]
-    if _is_controlled(claim, own):
-        return f"""kubectl patch pvc {name} --type merge -p '{{"metadata":{{"ownerReferences":null}}}}'"""
+def _handover(objects: Sequence[Obj], own: Owner, uid_label: str) -> str:
+    """Return the command that gives objects to the resource; first they must lose an owner that may delete them."""
+    found = " ".join(f"{obj['kind'].lower()}/{obj['metadata']['name']}" for obj in objects)
+    if _is_taken(objects[0], own.name):
+        return patch_command(found, own.namespace, {"metadata": {"ownerReferences": None}})
     labels = {NAME: own.application, INSTANCE: own.name, MANAGED_BY: own.operator, uid_label: own.uid}
-    missing = " ".join(f"{key}={value}" for key, value in labels.items() if label(claim, key) != value)
-    return f"kubectl label pvc {name} {missing} --overwrite"
+    missing = (f"{key}={value}" for key, value in labels.items() if any(label(obj, key) != value for obj in objects))
+    return command("label", found, own.namespace, *missing, "--overwrite")

@@ -21,8 +21,9 @@ from shared.api.spec import CustomResource
 from shared.kubernetes import accessors
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kubectl import patch_command
 from shared.runtime.plan import Step
-from shared.status.messages import MAX_CONDITION_CHARACTERS, patch_command, shortened
+from shared.status.messages import MAX_CONDITION_CHARACTERS, shortened
 from shared.status.reasons import TOKEN_REFUSED, Reason
 from shared.status.verdict import Progress
 
@@ -158,7 +159,8 @@ class Proposal:
         if resource.invalid or step.progress is not Progress.BLOCKED:
             return step
         confirm = {"spec": {"recovery": {"confirm": self.token}}}
-        end = f" To confirm: {patch_command(resource.obj.get('kind', ''), resource.namespace, resource.name, confirm)}"
+        target = f"{resource.obj.get('kind', '').lower()} {resource.name}"
+        end = f" To confirm: {patch_command(target, resource.namespace, confirm)}"
         return replace(step, message=shortened(step.message, MAX_CONDITION_CHARACTERS - len(end)) + end)
 
     def _decided(self, resource: CustomResource[Any], requeue: float) -> Step:

@@ -16,6 +16,7 @@ from shared.kubernetes.accessors import is_terminating, label
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import TooLarge
 from shared.kubernetes.kinds import POD, Obj
+from shared.kubernetes.kubectl import command
 from shared.kubernetes.ownership import COMPONENT, INSTANCE, MANAGED_BY, NAME
 from shared.steps.instance import Instance
 
@@ -47,11 +48,10 @@ async def _why_hidden(kube: Kube, namespace: str, name: str, expected: Mapping[s
     try:
         pod = await kube.find(POD, namespace, name)
     except TooLarge:
-        return f"cannot be read, and is not managed. Remove what others have added to it: kubectl edit pod {name}"
+        edit = command("edit", f"pod {name}", namespace)
+        return f"cannot be read, and is not managed. Remove what others have added to it: {edit}"
     lost = [f"{key}={value}" for key, value in expected.items() if label(pod, key) != value]
     if pod is None or not lost or is_terminating(pod):  # it was created since, or will be replaced
         return ""
-    return (
-        f"lacks the label {' and '.join(lost)}, and is not managed. Run kubectl label pod {name} {' '.join(lost)} "
-        "--overwrite, or delete the pod"
-    )
+    restore = command("label", f"pod {name}", namespace, *lost, "--overwrite")
+    return f"lacks the label {' and '.join(lost)}, and is not managed. Run {restore}, or delete the pod"

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from shared.api.applied_spec import APPROVAL
 from shared.api.spec import CustomResource, Exposure
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kubectl import command
 from shared.kubernetes.secret_provenance import RECORD
 from shared.runtime import settings
 from shared.runtime.plan import PASS, Outcome, Plan, Step, StepOf, combine, follow, shortest
@@ -238,12 +239,12 @@ def reject_invalid_spec(validate: Callable[[Resource], list[str]]) -> StepOf[Vie
     def reject(seen: View[Resource, Any]) -> Step:
         resource = seen.resource
         if token := resource.awaits_approval:
-            target = f"{str(resource.obj.get('kind', '')).lower()} {resource.name} -n {resource.namespace}"
+            target = f"{str(resource.obj.get('kind', '')).lower()} {resource.name}"
+            approve = command("annotate", target, resource.namespace, "--overwrite", f"{APPROVAL}={token}")
             return Step.paused(
                 AWAITING_APPROVAL,
                 "spec.changes: this change of the spec needs an approval; what runs is kept as last applied. `kubectl "
-                "platform plan` shows what it would do. To approve exactly this: kubectl annotate "
-                f"{target} --overwrite {APPROVAL}={token}",
+                f"platform plan` shows what it would do. To approve exactly this: {approve}",
             )
         if resource.invalid:
             message = f"{resource.invalid} The spec was not applied. What runs is kept running as last applied."

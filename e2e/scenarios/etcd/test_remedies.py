@@ -79,7 +79,7 @@ def test_members_in_memory_are_not_restarted_until_the_secrets_are_restored(
         follow(kubectl, "README", "AuthorityUntrusted", "apply", {"secrets.yaml": str(saved)})
         until("the Secrets were read", lambda: cluster.reason != "AuthorityUntrusted", seconds=60)
         if cluster.reason == "ForeignObject":
-            kubectl.shell(cluster.message[cluster.message.index("kubectl annotate") :])
+            kubectl.shell(condition(cluster.now, "Stalled")["message"].split("`")[1])
         cluster.await_ready(3, seconds=300)
         time.sleep(2)
     assert cluster.cluster_id == former

@@ -69,7 +69,7 @@ def require_access(seen: Assessment) -> Step:
         fix = (
             "spec.auth is not set, but authentication is enabled in etcd. Set spec.auth.rootSecretName to a "
             "Secret with root's password (with enabled: false to disable authentication), or disable it "
-            "yourself: etcdctl auth disable."
+            "yourself: `etcdctl auth disable`."
         )
     else:
         name = names.root_secret(resource)
@@ -78,8 +78,8 @@ def require_access(seen: Assessment) -> Step:
         verb = "is" if has_previous else "is not"
         fix = (
             f"{tried} of Secret {name} {verb} root's password. Store root's current password in the key "
-            f"previousPassword of Secret {name}, next to the desired one, or set it in etcd: etcdctl user passwd "
-            "root."
+            f"previousPassword of Secret {name}, next to the desired one, or set it in etcd: `etcdctl user "
+            "passwd root`."
         )
     message = f"etcd rejects the operator's credentials: {seen.denied} {fix} Members keep running unchanged."
     return Step.blocked(DENIED, message, requeue=RETRY_SECONDS)

@@ -45,8 +45,8 @@ def report_failing_server(seen: Assessment) -> Step:
         if left > 0:
             return Step(requeue=left)
         message = (
-            f"{seen.summary}. Kubernetes has not created {missing} of the pods: kubectl describe statefulset "
-            f"{seen.resource.name} names the reason."
+            f"{seen.summary}. Kubernetes has not created {missing} of the pods: `kubectl describe statefulset "
+            f"{seen.resource.name} -n {seen.resource.namespace}` names the reason."
         )
         return Step.progressing(PODS_REFUSED, message, warning=True)
     waits = [seconds for pod in workload.current if (seconds := pod.seconds_to_schedule(seen.now))]

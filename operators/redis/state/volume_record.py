@@ -26,6 +26,7 @@ from operators.redis.state.instance import Instance
 from operators.redis.state.observed import Observed
 from shared.kubernetes.accessors import annotation, label
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kubectl import command
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +124,9 @@ def why_copied(resource: RedisCluster, claims: Sequence[Obj]) -> str:
     copies = [claim["metadata"] for claim in claims if annotation(claim, CLAIM_UID) != claim["metadata"]["uid"]]
     if not copies or annotation(resource.obj, ADOPT_COPIES) == resource.uid:
         return ""
-    return (
-        f"{copies[0]['name']} may be a copy, whose node would join the original. If that is deleted: kubectl annotate "
-        f"rediscluster {resource.name} --overwrite {ADOPT_COPIES}={resource.uid}."
-    )
+    consent = f"{ADOPT_COPIES}={resource.uid}"
+    adopt = command("annotate", f"rediscluster {resource.name}", resource.namespace, "--overwrite", consent)
+    return f"{copies[0]['name']} may be a copy, whose node would join the original. If that is deleted: {adopt}."
 
 
 def why_unusable(resource: RedisCluster, found: Sequence[VolumeRecord]) -> str:

@@ -29,8 +29,7 @@ from operators.redis.steps.fresh_identity import files_number, is_switching_off
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
 from operators.redis.steps.scale_down import replicas
-from shared.kubernetes import ownership
-from shared.kubernetes.accessors import annotation, label
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.managed_fields import shared_keys
 from shared.kubernetes.ownership import ForeignObject, Owner, require_owned
@@ -53,24 +52,11 @@ def refuse_foreign_data(seen: Assessment) -> Step:
 
     The labels of the cluster's own claims are restored.
     """
-    resource = seen.resource
-    made, volumes = seen.stateful_set, [instance.volume for instance in seen.instances if instance.volume]
-    if made is None or not names.is_foreign(resource, made):
-        own = names.owner(resource, seen.settings.operator)
-        message = claims.refusal(volumes, own, CLUSTER_UID, may_adopt=made is None)
-        if not message:
-            return claims.keep_labels(volumes, own, COMPONENT, CLUSTER_UID)
+    made, own = seen.stateful_set, names.owner(seen.resource, seen.settings.operator)
+    volumes = [instance.volume for instance in seen.instances if instance.volume]
+    if message := claims.refusal([*volumes, *([made] if made else [])], own, CLUSTER_UID, may_adopt=made is None):
         return Step.blocked(FOREIGN_DATA, message, requeue=claims.RETRY_SECONDS)
-    foreign, uid = [obj for obj in (made, *volumes) if names.is_foreign(resource, obj)], label(made, CLUSTER_UID)
-    objects = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in foreign)
-    labels = f"{ownership.INSTANCE}={resource.name},{ownership.NAME}=redis"
-    owner = f"another RedisCluster of this name (uid {uid})" if uid else "an unknown owner"
-    return Step.blocked(
-        FOREIGN_DATA,
-        f"{objects}: belongs to {owner} and may hold its data, which was not changed. To use it in this resource, "
-        f"hand it over: kubectl label statefulset,pvc -l {labels} {CLUSTER_UID}={resource.uid} --overwrite. To create "
-        "an empty cluster instead, delete these objects together with the data, or rename this resource.",
-    )
+    return claims.keep_labels(volumes, own, COMPONENT, CLUSTER_UID)
 
 
 RESOURCES = Deferred(CONTAINER, "resources")

@@ -154,8 +154,8 @@ def test_pods_that_a_stateful_set_does_not_create_are_reported_after_a_while() -
     late = plan(resource(status=unready(15)), refused).verdict
     assert (late.reason, late.warning) == ("PodsRefused", True)
     assert late.message == (
-        "1 of 3 servers are ready. Kubernetes has not created 2 of the pods: kubectl describe statefulset cache names "
-        "the reason."
+        "1 of 3 servers are ready. Kubernetes has not created 2 of the pods: `kubectl describe statefulset cache -n "
+        "default` names the reason."
     )
 
 

@@ -100,7 +100,7 @@ def token(run: ScenarioRun) -> str:
     """Return the token in the command of the condition Ready."""
     message = condition(resource(run), conditions.READY)["message"]
     found = re.search(
-        rf"kubectl annotate {run.stage.kind.name.lower()} cache -n default --overwrite {APPROVAL}=(\w+)$", message
+        rf"`kubectl annotate {run.stage.kind.name.lower()} cache -n default --overwrite {APPROVAL}=(\w+)`$", message
     )
     assert found, message
     return found[1]

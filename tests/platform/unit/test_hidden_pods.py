@@ -38,10 +38,9 @@ async def test_pod_without_a_label_is_reported_with_the_label(subject: Subject, 
     value = pod["metadata"]["labels"][label]
     harness.user_client.merge(POD, NAMESPACE, "cache-2", {"metadata": {"labels": {label: None}}})
     await harness.settle()
-    assert (
-        f"cache-2 lacks the label {label}={value}, and is not managed. Run kubectl label pod cache-2"
-        in (ready(harness)["message"])
-    )
+    restore = f"`kubectl label pod cache-2 -n default {label}={value} --overwrite`"
+    text = f"cache-2 lacks the label {label}={value}, and is not managed. Run {restore}, or delete the pod."
+    assert text in ready(harness)["message"]
     play.world.require_safe()
     harness.user_client.merge(POD, NAMESPACE, "cache-2", {"metadata": {"labels": {label: value}}})
     await harness.settle()

@@ -222,4 +222,4 @@ async def test_pod_without_labels_that_cannot_be_read_stops_no_repair(world: str
     await run(play, (annotated(POD, pod, without=INSTANCE), delete(SERVICE, "cache-client"), *PAUSE))
     assert "cache-client" in {service["metadata"]["name"] for service in play.stage.find(SERVICE)}
     assert f"{pod} cannot be read" in ready(play)["message"]
-    assert f"kubectl edit pod {pod}" in ready(play)["message"]
+    assert f"`kubectl edit pod {pod} -n default`" in ready(play)["message"]

@@ -22,6 +22,7 @@ from shared.status import conditions
 from shared.steps.passwords import ROTATE
 from simulator.harness import NAMESPACE
 from tests.harness import Actor
+from tests.harness.messages import commands
 from tests.harness.scenario import ScenarioStep, Stage, Subject, apply, edit
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.etcd import scenarios as etcd
@@ -231,8 +232,9 @@ async def test_resource_that_lost_its_status_keeps_its_servers_and_reports_how_t
     await resynced(world)
     stalled = condition(resource_of(world), conditions.STALLED)
     assert (stalled["status"], stalled["reason"]) == ("True", "ForeignObject")
-    assert stalled["message"].count(ADOPT) == 1, "nothing follows the command, and one names all Secrets"
-    consent = stalled["message"].rpartition(f"{ADOPT}=")[2]
+    assert stalled["message"].count(ADOPT) == 1, "one command names all Secrets"
+    [[*_, annotation]] = commands(stalled["message"])
+    consent = annotation.removeprefix(f"{ADOPT}=")
     made = {name for name in before if not name.endswith("-connection")}  # the operator writes that one again
     assert set(consent.split(",")) == {before[each]["metadata"]["uid"] for each in made}
     assert {obj["metadata"]["uid"] for _, obj in world.server.objects(POD)} == pods

@@ -7,11 +7,11 @@ the original at a new address.
 from __future__ import annotations
 
 import copy
-import shlex
 from typing import Any
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM
+from tests.harness.messages import commands
 from tests.harness.scenario import ScenarioStep, apply, create, later
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.database import FakeRedis
@@ -40,18 +40,18 @@ def volumes_copied(count: int) -> ScenarioStep:
 
 def handed_over(message: str) -> ScenarioStep:
     """Carry out the command of a message."""
-    words = shlex.split(message.partition("To use its data: kubectl label pvc ")[2])
+    [[_, _, claim, _, namespace, *words]] = commands(message)
 
     def act(stage: Any) -> None:
-        labels = dict(word.split("=", 1) for word in words[1:] if "=" in word)
-        stage.user_client.merge(PERSISTENT_VOLUME_CLAIM, stage.namespace, words[0], {"metadata": {"labels": labels}})
+        labels, name = dict(word.split("=", 1) for word in words if "=" in word), claim.partition("/")[2]
+        stage.user_client.merge(PERSISTENT_VOLUME_CLAIM, namespace, name, {"metadata": {"labels": labels}})
 
-    return ScenarioStep(f"data-{words[0]} is handed over", act)
+    return ScenarioStep(f"{claim} is handed over", act)
 
 
-def ready(run: ScenarioRun, name: str) -> dict[str, Any]:
+def ready(run: ScenarioRun, name: str, kind: str = "Ready") -> dict[str, Any]:
     [found] = (each for each in run.stage.find() if each["metadata"]["name"] == name)
-    return condition(found, "Ready")
+    return condition(found, kind)
 
 
 async def test_copies_do_not_contact_the_cluster_that_they_were_made_of() -> None:
@@ -62,7 +62,7 @@ async def test_copies_do_not_contact_the_cluster_that_they_were_made_of() -> Non
     addresses = {process.node.id: process.address for process in redis.running if process.cluster == NAME}
     for _ in range(6):
         assert ready(run, COPY)["reason"] == "ForeignData"
-        await run.run_steps((handed_over(ready(run, COPY)["message"]),))
+        await run.run_steps((handed_over(ready(run, COPY, "Stalled")["message"]),))
     await run.run_steps((later(20),))
     redis.advance()
     await run.settle()

@@ -7,12 +7,12 @@ would contact the original ones as soon as they start: a node has their addresse
 from __future__ import annotations
 
 import copy
-import shlex
 from typing import Any
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD
 from simulator.redis.process import Process
+from tests.harness.messages import commands
 from tests.harness.scenario import ScenarioStep, delete, later
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.redis.simulation.database import FakeRedis
@@ -53,10 +53,10 @@ def claims_restored(stage: Any) -> None:
 
 def consent(message: str) -> ScenarioStep:
     """Carry out the command of a message."""
-    words = shlex.split(message.partition("kubectl annotate ")[2].partition(". ")[0])
+    [words] = commands(message)
 
     def act(stage: Any) -> None:
-        assert words[:2] == ["rediscluster", NAME]
+        assert words[:6] == ["kubectl", "annotate", "rediscluster", NAME, "-n", stage.namespace]
         key, _, value = words[-1].partition("=")
         stage.user_client.merge(stage.kind, stage.namespace, NAME, {"metadata": {"annotations": {key: value}}})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from operators.redis.slots.hash_slots import SLOTS
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
+from tests.harness.messages import commands
 from tests.harness.scenario import ScenarioStep, apply, at_once, create, delete, edit, later
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.support.pod_loss import delete_now
@@ -126,23 +126,23 @@ async def test_cluster_is_created_once_the_claim_is_deleted() -> None:
     assert ready(run)["status"] == "True"
 
 
-def handed_over(command: str) -> ScenarioStep:
+def handed_over(message: str) -> ScenarioStep:
     """Carry out the command of a message."""
-    words = shlex.split(command)
+    [[_, verb, claim, _, namespace, *words]] = commands(message)
 
     def act(stage: Any) -> None:
-        assert words[:3] == ["kubectl", "label", "pvc"]
-        labels = dict(word.split("=", 1) for word in words[4:] if "=" in word)
-        stage.user_client.merge(PERSISTENT_VOLUME_CLAIM, stage.namespace, words[3], {"metadata": {"labels": labels}})
+        kind, name = claim.split("/")
+        assert (verb, kind, namespace) == ("label", "persistentvolumeclaim", stage.namespace)
+        labels = dict(word.split("=", 1) for word in words if "=" in word)
+        stage.user_client.merge(PERSISTENT_VOLUME_CLAIM, namespace, name, {"metadata": {"labels": labels}})
 
-    return ScenarioStep(command, act)
+    return ScenarioStep(f"{claim} is handed over", act)
 
 
 @pytest.mark.parametrize("kind", ["without labels", "with labels of etcd"])
 async def test_claim_is_used_once_its_user_has_handed_it_over(kind: str) -> None:
     run = await play(claim_of(2, FOREIGN[kind][0]), cluster())
-    command = ready(run)["message"].partition("To use its data: ")[2]
-    await run.run_steps((handed_over(command),))
+    await run.run_steps((handed_over(condition(run.stage.find()[0], "Stalled")["message"]),))
     assert ready(run)["status"] == "True"
     assert is_served(run)
 

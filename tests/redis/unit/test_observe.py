@@ -304,7 +304,7 @@ async def test_server_on_a_copy_of_a_volume_is_not_the_node_of_the_original(*, o
     assert [instance.id for instance in seen.instances] == [node_id(0) * original_is_up, "", node_id(2)]
     assert "its server has the node id of demo-0: one of the volumes is a copy" in seen.instances[1].error
     assert ("unless that pod has this address now" in seen.instances[1].error) == (not original_is_up)
-    assert "run kubectl delete pvc/data-demo-1 pod/demo-1, and a" in seen.instances[1].error
+    assert "run `kubectl delete pvc/data-demo-1 pod/demo-1 -n default`, and a" in seen.instances[1].error
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])

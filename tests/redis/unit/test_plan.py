@@ -475,7 +475,7 @@ def test_waiting_plan_has_a_reason_and_a_requeue(found: tuple[RedisCluster, Obse
         assert made.verdict.reason.isalnum()
         assert made.verdict.reason[0].isupper()
         assert (
-            re.search(r"(\.|image|: (kubectl|CLUSTER) [^.]+)$", made.verdict.message)
+            re.search(r"(\.|image|: (`kubectl [^`]+`|CLUSTER [^.]+))$", made.verdict.message)
             or "does not start:" in made.verdict.message
         )
     composed = cluster(is_formed=False, replicas=6, status=made.status)

@@ -132,7 +132,7 @@ def test_message_of_a_foreign_volume_names_the_field_and_the_uid(adopt: str) -> 
     made = plan(resource, world)
     assert made.actions == ()
     assert reason(made) == (Progress.BLOCKED, "VolumeInTheWay")
-    adopt = """kubectl patch etcdcluster demo -n default --type merge -p '{"spec":{"adopt":{"fromUID":"u-0"}}}'"""
+    adopt = """`kubectl patch etcdcluster demo -n default --type merge -p '{"spec":{"adopt":{"fromUID":"u-0"}}}'`"""
     assert f"set spec.adopt.fromUID to u-0: {adopt}" in made.verdict.message
     assert "restore" not in made.verdict.message
     assert "clusterID" not in made.status

@@ -247,7 +247,7 @@ def test_report_names_the_remedy_and_changes_nothing() -> None:
     assert "demo-1, demo-2 (another volume) of the 3 voters lost their data" in step.message
     assert f"set spec.recovery.confirm to {offered}" in step.message
     confirm = json.dumps({"spec": {"recovery": {"confirm": offered}}}, separators=(",", ":"))
-    assert step.message.endswith(f"kubectl patch etcdcluster demo -n default --type merge -p '{confirm}'")
+    assert step.message.endswith(f": `kubectl patch etcdcluster demo -n default --type merge -p '{confirm}'`")
     assert replicas(assess(resource, world)) is None
     made = plan(resource, world)
     assert acts(made.actions) == []

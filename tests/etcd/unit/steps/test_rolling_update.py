@@ -148,9 +148,7 @@ def test_message_names_the_remedy_for_a_pod_on_a_lost_node() -> None:
     resource = cluster()
     made = plan(resource, seen(resource, OLD, OLD, At(up=False, leaving=True)))
     assert acts(made.actions) == []
-    assert "demo-2 is terminating. If its node is permanently lost, run kubectl delete pod --force" in (
-        made.verdict.message
-    )
+    assert "demo-2 is terminating. If its node is permanently lost, delete the pod with --force" in made.verdict.message
     settled = plan(resource, seen(resource, VOTER, VOTER, At(up=False, leaving=True)))
     assert "demo-2 is terminating. If its node is permanently lost" in settled.verdict.message
 

@@ -154,7 +154,7 @@ def test_copies_are_adopted_only_if_their_original_is_deleted(recorded: str) -> 
         refused = adopt(found, consent=consent)
         assert (refused.actions, refused.reason) == ((), "AdoptionRefused")
         assert "data-demo-2 may be a copy, whose node would join the original" in refused.message
-        assert f"adopt-copies={UID}. " in refused.message
+        assert f"-n default --overwrite redis.middleware.hc.cn/adopt-copies={UID}`. " in refused.message
     assert adopt(found, consent=UID).reason == "Adopting"
 
 

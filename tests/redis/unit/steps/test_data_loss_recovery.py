@@ -59,7 +59,7 @@ def test_data_loss_is_reported_and_blocks_changes() -> None:
     token = made.status["recovery"]["token"]
     assert f"set spec.recovery.confirm to {token}" in made.verdict.message
     confirm = json.dumps({"spec": {"recovery": {"confirm": token}}}, separators=(",", ":"))
-    assert made.verdict.message.endswith(f"kubectl patch rediscluster demo -n default --type merge -p '{confirm}'")
+    assert made.verdict.message.endswith(f": `kubectl patch rediscluster demo -n default --type merge -p '{confirm}'`")
     assert made.status["recovery"]["slots"] == "0-5460"
     assert [call for call in acts(made.actions) if "forget" not in call] == []
     assert made.status["phase"] == "Failed"

@@ -23,6 +23,7 @@ from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Delete, Patch, WriteSecret
 from shared.status.reasons import Reason
 from shared.status.verdict import Progress
+from tests.harness.messages import commands
 from tests.redis.unit.security.rotation import GIVEN, OWN, Lab, certificate, wished
 from tests.redis.unit.world import SETTINGS, UID, assess, edited, stored
 
@@ -46,10 +47,24 @@ def test_data_of_an_earlier_cluster_is_neither_adopted_nor_deleted(uid: str | No
         step = provisioning.refuse_foreign_data(assess(wished(), seen))
         assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "ForeignData", ())
         adopts = uid is not None and seen.stateful_set is None
-        adopt = """-n default --type merge -p '{"spec":{"adopt":{"fromUID":"another"}}}'"""
-        way = f"to another: kubectl patch rediscluster demo {adopt}" if adopts else f"{CLUSTER_UID}={UID} --overwrite"
+        adopt = "`kubectl patch rediscluster demo -n default --type merge -p '"
+        way = f"to another: {adopt}" if adopts else f"{CLUSTER_UID}={UID} --overwrite`"
         assert way in step.message
-        assert "was not changed." in step.message or "Nothing was changed." in step.message
+        assert "Nothing was changed." in step.message
+
+
+def test_command_hands_over_what_the_message_names() -> None:
+    """In the namespace of the resource, and no other object with these labels."""
+    volumes = [found("PersistentVolumeClaim", f"data-demo-{number}", "another") for number in range(2)]
+    instances = tuple(Instance(number, f"demo-{number}", volume=volume) for number, volume in enumerate(volumes))
+    seen = Observed(stateful_set=found("StatefulSet", "demo", "another"), instances=instances)
+    step = provisioning.refuse_foreign_data(assess(wished(), seen))
+    named = "PersistentVolumeClaim data-demo-0, PersistentVolumeClaim data-demo-1, StatefulSet demo belongs to another"
+    assert step.message.startswith(named)
+    [words] = commands(step.message)
+    objects = ["persistentvolumeclaim/data-demo-0", "persistentvolumeclaim/data-demo-1", "statefulset/demo"]
+    assert words[:7] == ["kubectl", "label", *objects, "-n", "default"]
+    assert {f"{CLUSTER_UID}={UID}", "--overwrite"} <= {*words[7:]}
 
 
 def test_objects_with_the_uid_of_the_resource_are_adopted() -> None:

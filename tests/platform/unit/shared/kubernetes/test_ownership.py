@@ -6,6 +6,7 @@ import pytest
 
 from shared.kubernetes.kinds import POD, SERVICE, Key, Kind, Obj
 from shared.kubernetes.ownership import ForeignObject, Owner, key_of, owned_by, require_owned, require_part
+from tests.harness.messages import commands
 
 CACHE = Kind("example.com", "v1", "Thing", "things")
 
@@ -97,10 +98,10 @@ def test_advice_is_the_command_that_hands_the_object_over() -> None:
     desired = owner().object(SERVICE, "a", component="server")
     with pytest.raises(ForeignObject) as refusal:
         require_owned(desired, foreign_object())
-    command, expected = str(refusal.value).rpartition("kubectl ")[2].split(), desired["metadata"]["labels"]
-    assert command[:4] == ["label", "service/a", "-n", "default"]
+    [command], expected = commands(str(refusal.value)), desired["metadata"]["labels"]
+    assert command[:5] == ["kubectl", "label", "service/a", "-n", "default"]
     assert command[-1] == "--overwrite"
-    labels = dict(each.split("=") for each in command[4:-1])
+    labels = dict(each.split("=") for each in command[5:-1])
     assert labels.items() <= expected.items()
     require_owned(desired, foreign_object(labels=labels))
 

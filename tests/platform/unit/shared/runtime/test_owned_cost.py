@@ -218,8 +218,9 @@ async def test_objects_of_a_namespace_take_a_share_of_the_cache() -> None:
             ForeignObject, match="objects of operators in namespace default take more than 16 MiB"
         ) as raised:
             left_out()
-        assert "Delete those that the operators did not make: kubectl get redisclusters," in str(raised.value)
+        assert "Delete those that no operator made: `kubectl get redisclusters," in str(raised.value)
         assert ",configmaps," in str(raised.value)
+        assert f" -n {NAMESPACE} -l " in str(raised.value)
     for number in range(60):  # its status has the reason, unless there are as many of them
         metadata = {"name": f"{number}", "namespace": NAMESPACE, "resourceVersion": "5"}
         cache.put(of.kind, {"metadata": metadata, "spec": random.Random(number).randbytes(400_000).hex()})
