@@ -11,13 +11,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from operators.etcd.api.resource import EtcdCluster
+from operators.etcd.api.resource import ID, EtcdCluster
+from operators.etcd.api.spec import MAX_SIZE
 from operators.etcd.api.versions import Version
 from operators.etcd.objects import names
 from operators.etcd.objects.names import CLUSTER_ID, CLUSTER_UID, MEMBER_ID, PEER_URL, VERSION, VOTERS
 from operators.etcd.state.observed import Instance, Observed
 from shared.kubernetes.accessors import annotation, label
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.ordinals import ordinal
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +71,26 @@ def lost_records(resource: EtcdCluster, seen: Observed) -> tuple[VolumeRecord, .
 
 
 def _record(instance: Instance) -> VolumeRecord | None:
-    claim = instance.volume
+    """Return the record of a claim; None if it is unreadable: without one of its voters, a minority is a majority."""
+    claim, prefix = instance.volume, instance.name.rpartition("-")[0]
+    cluster_id, member_id = annotation(claim, CLUSTER_ID), annotation(claim, MEMBER_ID)
+    voters = [entry.partition("=")[::2] for entry in annotation(claim, VOTERS).split(",") if entry]
     try:
-        cluster_id, member_id = (int(annotation(claim, key) or "0", 16) for key in (CLUSTER_ID, MEMBER_ID))
         version = Version.parse(text) if (text := annotation(claim, VERSION)) else None
-        entries = [entry.partition("=") for entry in annotation(claim, VOTERS).split(",") if entry]
     except ValueError:
-        return None  # edited by hand: an unreadable record counts as none
-    voters = [(name, voter) for name, _, voter in entries if re.fullmatch("[0-9a-f]{16}", voter)]
-    if len(voters) < len(entries) or claim is None or not cluster_id or instance.kept_by:  # of a former cluster
+        return None
+    ids, numbers = [voter for _, voter in voters], [ordinal(name, prefix) for name, _ in voters if name]
+    are_ids = all(re.fullmatch(ID, each) and int(each, 16) for each in (cluster_id, member_id or cluster_id, *ids))
+    are_different = len({*ids}) == len(ids) and len({*numbers} & {*range(MAX_SIZE)}) == len(numbers)
+    own = {(name, voter) for name, voter in voters if name == instance.name or voter == member_id}
+    is_readable = are_ids and are_different and own <= {(instance.name, member_id)}
+    if not is_readable or claim is None or instance.kept_by:  # of a former cluster
         return None
     return VolumeRecord(
         instance.name,
         claim["metadata"]["uid"],
-        cluster_id,
-        f"{member_id:016x}" if member_id else "",
+        int(cluster_id, 16),
+        member_id,
         annotation(claim, PEER_URL),
         version,
         {name: voter for name, voter in voters if name},

@@ -96,6 +96,49 @@ def test_record_with_an_id_that_no_member_can_have_restores_nothing(voters: str)
     assert not any("id" in member for member in made.status["members"])
 
 
+@pytest.mark.parametrize("key", ["cluster_id", "member_id"])
+@pytest.mark.parametrize("text", ["-1", "f" * 17, "+0e", "0x1f", " 1_0 ", "c1", f"{'0' * 13}abC", "0" * 16])
+def test_record_with_another_form_of_an_id_restores_nothing(key: str, text: str) -> None:
+    """The API server would refuse such an id, and with it every status."""
+    made = plan(*without_status(LOST, STARTS, LOST, records={1: record(1, voters="", **{key: text})}))
+    assert "clusterID" not in made.status
+    assert not any("id" in member for member in made.status["members"])
+
+
+@pytest.mark.parametrize(
+    "voters",
+    [
+        "demo-0={0},demo-0={3},demo-1={1},demo-2={2}",
+        "demo-0={0},demo-1={1},demo-2={1}",
+        "={0},={0},demo-1={1}",
+        "elsewhere-9={0},demo-1={1}",
+        "demo-9={0},demo-1={1}",
+        "demo-00={0},demo-1={1}",
+        "http://demo-0={0},demo-1={1}",
+        "demo-0={0},demo-1={2}",
+        "demo-0={1},demo-2={2}",
+        "demo-0={0},={1}",
+    ],
+)
+def test_record_whose_voters_contradict_each_other_or_its_member_restores_nothing(voters: str) -> None:
+    """E1: three of four voters were restored, so that two were their majority."""
+    ids = [f"{member_id(number):016x}" for number in range(4)]
+    made = plan(*without_status(LOST, STARTS, LOST, records={1: record(1, voters=voters.format(*ids))}))
+    assert "clusterID" not in made.status
+    assert not any("id" in member for member in made.status["members"])
+
+
+def test_record_whose_voters_name_a_member_without_its_own_id_restores_nothing() -> None:
+    made = plan(*without_status(LOST, STARTS, LOST, records={1: record(1, member_id="")}))
+    assert "clusterID" not in made.status
+
+
+def test_record_of_a_learner_restores_the_voters() -> None:
+    voters = f"demo-0={member_id(0):016x},demo-2={member_id(2):016x}"
+    made = plan(*without_status(LOST, STARTS, LOST, records={1: record(1, voters=voters)}))
+    assert [member["id"] for member in made.status["members"]] == [f"{member_id(number):016x}" for number in range(3)]
+
+
 @pytest.mark.parametrize(
     "records",
     [{}, {0: record(0), 1: record(1, cluster_id="00000000000000aa")}, {0: record(0, cluster_id="unreadable")}],
