@@ -129,7 +129,7 @@ def known_voters(seen: Assessment) -> tuple[Voter, ...]:
     recorded = {each.id: each.name for each in resource.recorded_members if each.id}
     numbers = ((member.id, number_of_member(resource, member)) for member in seen.remembered)
     listed = {voter_id: names.member_name(resource, number) for voter_id, number in numbers if number is not None}
-    known = _pods(seen) | recorded | listed
+    known = pods_of_members(seen) | recorded | listed
     found = [member.id for member in seen.remembered if not member.learner]
     if not found:
         learners = {each["name"] for each in resource.reported.get("members") or () if each.get("role") == "learner"}
@@ -139,7 +139,7 @@ def known_voters(seen: Assessment) -> tuple[Voter, ...]:
     return tuple(sorted((Voter(known.get(each, f"{each:016x}"), each) for each in found), key=lambda each: each.name))
 
 
-def _pods(seen: Assessment) -> dict[int, str]:
+def pods_of_members(seen: Assessment) -> dict[int, str]:
     """Return the names of the pods by the id of their member: as it reports, or else as its volume claim records."""
     recorded = {record.name: int(record.member_id or "0", 16) for record in records(seen)}
     return {_member_id(each) or recorded.get(each.name, 0): each.name for each in seen.instances}

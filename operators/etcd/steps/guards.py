@@ -6,9 +6,10 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.pods import recovery_pod_name, restore_pod_name
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.quorum import member_names
-from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, owner
+from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, owner, peer_url_of
 from operators.etcd.reasons import UNKNOWN_MEMBER, VOLUME_IN_THE_WAY
 from operators.etcd.state.observed import Instance
+from operators.etcd.steps.data_loss import pods_of_members
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import controller_of, owner_of
 from shared.runtime.plan import PASS, Step
@@ -20,12 +21,14 @@ def refuse_unknown_members(seen: Assessment) -> Step:
     """Block while etcd lists members without a pod of this cluster: their health is unknown."""
     if not seen.unknown_members:
         return PASS
-    names = member_names(seen, seen.unknown_members)
-    removal = ", ".join(f"etcdctl member remove {member.id:x}" for member in seen.unknown_members)
+    names, pods = member_names(seen, seen.unknown_members), pods_of_members(seen)
+    updates = {each: f"update {each:x} --peer-urls={peer_url_of(seen.resource, pods[each])}" for each in pods}
+    found = (updates.get(each.id, f"remove {each.id:x} (if nothing needs it)") for each in seen.unknown_members)
+    repair = "; ".join(f"etcdctl member {change}" for change in found)
     return Step.blocked(
         UNKNOWN_MEMBER,
-        f"etcd lists {names}, which belongs to no pod of this cluster: a user added it or changed its address. "
-        f"The operator changes no members until it is removed ({removal}) or has its former address.",
+        f"etcd lists {names}: no pod of this cluster has this name and address. A user added the member, or changed "
+        f"its address. The operator changes no members until that is undone: {repair}",
     )
 
 
