@@ -41,13 +41,13 @@ class SnapshotSource:
     Attributes:
         status: status that the member reported; None if it did not answer.
         error: reason why it did not answer.
-        differed: whether etcd ended because its data differs from its peers', in a pod that is not ready since.
+        differed: why its data may differ from its peers', as a predicate (`_source`); empty if nothing shows that.
     """
 
     name: str
     status: EndpointStatus | None = None
     error: str = ""
-    differed: bool = False
+    differed: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,19 +176,20 @@ async def _sources(
 async def _source(
     connect: Connect, cluster: EtcdCluster, known: secrets.Secrets, kube: Kube, number: int
 ) -> SnapshotSource | None:
-    """Return what a member reports; None if no pod of the cluster runs it."""
+    """Return what a member reports; None if no pod of the cluster runs it, and none has ended over its data."""
     name = names.member_name(cluster, number)
     try:
         obj = await kube.find(POD, cluster.namespace, name)
     except TooLarge as error:  # as one that does not answer
-        return SnapshotSource(name, error=str(error))
-    if obj is None:
+        return SnapshotSource(name, error=str(error), differed="cannot be read")
+    if obj is None or names.member_of(cluster, obj) is None:
         return None
     pod = Pod.of(obj)
-    if names.member_of(cluster, obj) is None or pod.ended or not pod.address:
-        return None
+    differed = "ended because of that" if not pod.ready and ended_inconsistent(obj) else ""
+    if pod.ended or not pod.address:
+        return SnapshotSource(name, differed=differed) if differed else None
     endpoint = Endpoint(pod.name, pod.address, names.host(cluster, pod.name), names.CLIENT_PORT)
-    server, differed = connect(endpoint, known.access_to(cluster, obj)), not pod.ready and ended_inconsistent(obj)
+    server = connect(endpoint, known.access_to(cluster, obj))
     try:
         return SnapshotSource(pod.name, await server.status(), differed=differed)
     except EtcdError as error:
@@ -232,11 +233,11 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
     followers = [status for status in led if status[1].leader != status[1].member_id]
     name, status = max(followers or led or answered, key=lambda each: (each[1].raft_applied, each[0]))
     alarmed = any(alarm.kind == CORRUPT for each in sources if each.status for alarm in each.status.alarms)
-    differed = [each.name for each in sources if each.differed]
-    caution, found = "", "alarm CORRUPT" if alarmed else f"which ended {', '.join(differed)}"
-    if alarmed or differed:
+    found = ["alarm CORRUPT"] if alarmed else [f"{each.name} {each.differed}" for each in sources if each.differed]
+    caution = ""
+    if found:
         caution = (
-            f"etcd reports that the data of members differs ({found}), and it is unknown whose is right. "
+            f"The data of members may differ ({', '.join(found)}), and it is unknown whose is right. "
             "Scheduled snapshots beyond spec.backup.retention are kept."
         )
     elif not led:
@@ -244,4 +245,4 @@ def choose(cluster: EtcdCluster, sources: tuple[SnapshotSource, ...]) -> Choice 
             f"The cluster had no leader when {name} was chosen: it had applied the most entries of the "
             f"{len(answered)} members that answered."
         )
-    return Choice(name, status, caution, alarmed or bool(differed))
+    return Choice(name, status, caution, bool(found))

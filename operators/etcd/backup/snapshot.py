@@ -129,8 +129,9 @@ def beyond_retention(stored: Iterable[tuple[Record, bool]], keep: int) -> list[R
 
     A snapshot that is not complete counts for nothing, so that the last complete ones are never returned. One that is
     not current counts only against others that are not, and is returned if a later one of the same member has the same
-    revision, as during an outage: the data of another member may differ. One with newer data than all later ones stays,
-    because those may be of a member that lags, or of the other cluster after a recovery.
+    revision, as during an outage: the data of another member may differ. So the last one of each member of a cluster
+    stays until a current one of that cluster is taken, and one with newer data than all later ones stays, because those
+    may be of a member that lags, or of the other cluster after a recovery.
 
     Args:
         stored: records of one schedule, each with whether its file is complete.
@@ -140,10 +141,12 @@ def beyond_retention(stored: Iterable[tuple[Record, bool]], keep: int) -> list[R
     removed = []
     for record, is_complete in sorted(stored, key=lambda each: _age(each[0]), reverse=True):
         later = [each for each in kept if each.current or not record.current]
-        comparable = [(each.revision, each.member) for each in later if each.cluster_id == record.cluster_id]
-        is_newest = is_complete and record.revision > max(comparable, default=(-1, ""))[0]
-        is_repeated = not record.current and (record.revision, record.member) in comparable
-        if is_repeated or (len(later) >= max(1, keep) and not is_newest):
+        comparable = [each for each in later if each.cluster_id == record.cluster_id]
+        of_member = [each.revision for each in comparable if each.member == record.member]
+        is_last = not (record.current or of_member or any(each.current for each in comparable))
+        is_newest = record.revision > max((each.revision for each in comparable), default=-1)
+        is_repeated = not record.current and record.revision in of_member
+        if is_repeated or (len(later) >= max(1, keep) and not (is_complete and (is_newest or is_last))):
             removed.append(record)
         elif is_complete:
             kept.append(record)

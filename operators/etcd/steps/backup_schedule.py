@@ -16,7 +16,7 @@ from operators.etcd.api.backup import RUNNING as TAKING
 from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.api.snapshot_stores import Destination
 from operators.etcd.backup.outcome import time
-from operators.etcd.backup.snapshot import due_of, scheduled_name
+from operators.etcd.backup.snapshot import Record, beyond_retention, due_of, scheduled_name
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.corruption import differed, suspected
 from operators.etcd.objects import names
@@ -145,22 +145,18 @@ def _stores_in(obj: Obj, destination: Destination) -> bool:
 
 
 def _surplus(seen: Observed, retention: int) -> list[Obj]:
-    """Return the EtcdBackups to delete, as their files are deleted (`beyond_retention`): none while data may differ."""
+    """Return the EtcdBackups to delete, as their files are deleted: none while data may differ."""
     complete, failed = (_by_name(seen.backup.scheduled, phase) for phase in (COMPLETE, FAILED))
     is_known = seen.members is not None or bool(seen.answering)
     is_known = is_known and not suspected(seen) and not any(map(differed, seen.instances))
-    found = []
-    later: dict[bool, list[tuple[int, str]]] = {True: [], False: []}  # revision, member: of current ones, and of all
-    for obj in reversed(complete if is_known else ()):
-        revision, member = int(obj["status"].get("revision") or 0), str(obj["status"].get("member") or "")
-        known = later[is_current := has_current_snapshot(obj)]
-        is_repeated = not is_current and (revision, member) in known
-        if is_repeated or (len(known) >= retention and revision <= max(known)[0]):
-            found.append(obj)
-            continue
-        for counts in {is_current, False}:
-            later[counts].append((revision, member))
-    return [*reversed(found), *failed[: max(0, len(failed) - MAX_FAILED_KEPT)]]
+    removed = {each.backup for each in beyond_retention(((_record(obj), True) for obj in complete), retention)}
+    found = [obj for obj in complete if is_known and _name(obj) in removed]
+    return [*found, *failed[: max(0, len(failed) - MAX_FAILED_KEPT)]]
+
+
+def _record(obj: Obj) -> Record:
+    revision, member = int(obj["status"].get("revision") or 0), str(obj["status"].get("member") or "")
+    return Record("", 0, "", revision, "", "", member, "", "", "", _name(obj), True, has_current_snapshot(obj))
 
 
 def _by_name(scheduled: tuple[Obj, ...], phase: str) -> list[Obj]:

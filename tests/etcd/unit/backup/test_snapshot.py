@@ -179,6 +179,22 @@ def test_snapshot_that_is_not_current_is_kept_although_one_of_another_member_has
     assert beyond_retention([(each, True) for each in records], 3) == [records[1]]
 
 
+@pytest.mark.parametrize("keep", [1, 2])
+def test_last_snapshot_of_each_member_stays_until_one_is_current(keep: int) -> None:
+    """The mark of a member whose data differs may be lost, as after a restart of its host."""
+    taken = [(1, "demo-2"), (2, "demo-0"), (3, "demo-2"), (4, "demo-1"), (5, "demo-0")]
+    records = [dataclasses.replace(nightly(day, 9), member=member, current=False) for day, member in taken]
+    stored = [(each, True) for each in records]
+    assert beyond_retention(stored, keep) == [records[1], records[0]]
+    other_cluster = dataclasses.replace(nightly(6, 1, "c2"), current=True)
+    assert beyond_retention([*stored, (other_cluster, True)], keep) == [records[1], records[0]]
+    current = dataclasses.replace(nightly(6, 9), current=True)
+    removed = beyond_retention([*stored, (current, True)], keep)
+    assert [each for each in reversed(records) if each not in removed] == [records[4]][: keep - 1]
+    incomplete = [(records[3], False), *(each for each in stored if each[0] is not records[3])]
+    assert (records[3] in beyond_retention(incomplete, keep)) == (keep == 1)
+
+
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(1, 3)), max_size=12), st.integers(1, 4))
 def test_snapshots_that_are_not_current_change_nothing_for_current_ones(
     taken: list[tuple[bool, bool, int]], keep: int

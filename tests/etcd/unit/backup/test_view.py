@@ -291,8 +291,17 @@ async def test_only_members_of_the_cluster_are_queried_for_a_snapshot() -> None:
     assert [source.name for source in found.sources] == ["demo-0", "demo-1"]
 
 
-@pytest.mark.parametrize(("ready", "differed"), [("False", True), ("True", False)])
-async def test_member_that_ended_over_the_data_of_its_peers_is_observed(ready: str, differed: bool) -> None:
+@pytest.mark.parametrize(
+    ("reported", "differed"),
+    [
+        ({"phase": "Running", "podIP": "10.0.0.1"}, ["ended because of that"]),
+        ({"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}, [""]),
+        ({"phase": "Failed", "podIP": "10.0.0.1"}, ["ended because of that"]),
+        ({"phase": "Pending"}, ["ended because of that"]),
+    ],
+    ids=["not ready", "ready", "ended", "without an address"],
+)
+async def test_member_that_ended_over_the_data_of_its_peers_is_observed(reported: Obj, differed: list[str]) -> None:
     api = Cluster()
     api.with_claim()
     status: Obj = {"clusterID": f"{CLUSTER_ID:016x}"}
@@ -301,15 +310,14 @@ async def test_member_that_ended_over_the_data_of_its_peers_is_observed(ready: s
     container = {"name": "etcd", "image": "etcd", "args": [f"--initial-cluster-token={own['metadata']['uid']}"]}
     labels = names.owner(cluster(), SETTINGS.operator).labels(names.COMPONENT)
     ended = {"name": "etcd", "state": {"running": {}}, "lastState": {"terminated": {"message": INCONSISTENT}}}
-    pod: Obj = {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [ended]}
-    pod["conditions"] = [{"type": "Ready", "status": ready}]
+    pod = {**reported, "containerStatuses": [ended]}
     api.has(POD, "demo-0", labels=labels, owner=owner, spec={"containers": [container]}, status=pod)
 
     def connect(_endpoint: Endpoint, _access: Access) -> Any:
         return FakeMember(status_of(0))
 
     found = await observer(connect)(backup(), BACKUPS.cache(lambda _: None), api.kube)
-    assert [source.differed for source in found.sources] == [differed]
+    assert [source.differed for source in found.sources] == differed
 
 
 async def test_pod_that_cannot_be_read_hides_no_other_member() -> None:
@@ -334,7 +342,7 @@ async def test_pod_that_cannot_be_read_hides_no_other_member() -> None:
         return FakeMember(status_of(0))
 
     found = await observer(connect)(backup(), BACKUPS.cache(lambda _: None), kube)
-    assert [(source.name, source.error) for source in found.sources] == [
-        ("demo-0", ""),
-        ("demo-1", "the response has more than 60000 values"),
+    assert [(source.name, source.error, source.differed) for source in found.sources] == [
+        ("demo-0", "", ""),
+        ("demo-1", "the response has more than 60000 values", "cannot be read"),
     ]

@@ -273,6 +273,15 @@ def test_backup_that_is_not_current_stays_although_one_of_another_member_has_the
     assert changes(resource("2026-01-01T13:00:00Z"), *there) == ["delete demo-2601010900"]
 
 
+def test_last_backup_of_each_member_stays_until_one_is_current() -> None:
+    """As their files (`beyond_retention`)."""
+    there = [scheduled_backup(n, revision=5, current=False, member=f"demo-{n % 4}") for n in range(4, 12)]
+    found = resource("2026-01-01T13:00:00Z", retention=1)
+    assert changes(found, *there) == [f"delete demo-260101{n:02}00" for n in range(4, 8)]
+    later = [scheduled_backup(12, revision=5)]
+    assert changes(found, *there, *later) == [f"delete demo-260101{n:02}00" for n in range(4, 12)]
+
+
 def test_no_backup_is_deleted_while_a_member_that_differed_is_not_ready() -> None:
     """Without a quorum, its member is unknown; with one, a member that runs again is not suspected."""
     there = [scheduled_backup(hour) for hour in (8, 9, 10, 11, 12)]
