@@ -49,6 +49,6 @@ DATABASE: Database[Assessment] = Database(
     access=_access,
     connects=connection,
     secrets=made_secrets,
-    spare=lambda seen: spare_secrets(seen.resource) - seen.mounted if seen.settings.write_secrets else frozenset(),
+    spare=lambda seen: spare_secrets(seen.resource, seen.mounted) if seen.settings.write_secrets else {},
     publishes=lambda seen: not (seen.resource.spec.paused or validate(seen.resource)),  # the spec is applied
 )

@@ -164,7 +164,7 @@ def keep_connection(
     """Write the Secret if it differs from the connection, or remove the connection if the spec does not request it.
 
     The operator has no right to delete Secrets; an empty one is deleted with its resource, or by a user.
-    Keys that a user added stay.
+    Keys that a user added stay, except in a Secret of unknown origin: it counts once it has nothing else (`written`).
 
     Args:
         own: owner of the Secret.
@@ -178,7 +178,7 @@ def keep_connection(
         return Step.note(SECRET_INVALID, f"Secret {secret_name(own.name, connection.user)} is not changed: {why}")
     if not is_requested:
         keys = sorted(seen.content.keys() & connection.content.keys())
-        return Step.do(_removal(seen.found, keys)) if keys and own.may_delete(seen.found) else PASS
+        return Step.do(removal(seen.found, keys)) if keys and own.may_delete(seen.found) else PASS
     is_proven = seen.found is not None and seen.is_proven
     is_unknown = not is_proven and None in connection.content.values()
     if seen.found is None and is_unknown:
@@ -210,7 +210,7 @@ def keep_connection(
         if is_unknown or (all(present.get(key, "") == text for key, text in content.items()) and not unknown_keys):
             return PASS
     write = WriteSecret(made, seen.found, is_copy=True)
-    return Step.do(write) if seen.found is None or not unknown_keys else Step.do(_removal(seen.found, unknown_keys))
+    return Step.do(write) if seen.found is None or not unknown_keys else Step.do(removal(seen.found, unknown_keys))
 
 
 def written(own: Owner, component: str, connection: Connection, seen: ConnectionSecret | None) -> Obj | None:
@@ -230,7 +230,7 @@ def status(own: Owner, component: str, connection: Connection, seen: ConnectionS
     return {"binding": {"name": secret_name(own.name)}} if is_usable else {}
 
 
-def _removal(found: Obj, keys: Iterable[str]) -> Patch:
+def removal(found: Obj, keys: Iterable[str]) -> Patch:
     """Return the removal of keys of any field manager: an apply removes only those of the operator."""
     return Patch(SECRET, found, {"data": dict.fromkeys(keys)})
 

@@ -113,7 +113,7 @@ class Database(Generic[Seen]):
         connects: returns what clients need to connect.
         secrets: returns the names of the Secrets that the operator makes, without the connection Secret.
         lasting: returns those that outlive the resource although its other objects do not.
-        spare: returns those that the spec no longer needs, and that may still have content.
+        spare: returns those that the spec no longer needs, by name, and their keys that the operator wrote.
         of_users: returns what clients need to connect as each further user, and its Secret.
         publishes: returns whether the connection Secret may change now.
     """
@@ -131,7 +131,7 @@ class Database(Generic[Seen]):
     evicts_unready: Callable[[Any], bool] = lambda _: True
     limits: Callable[[Seen], Obj] = lambda _: {}
     lasting: Callable[[Seen], frozenset[str]] = lambda _: frozenset()
-    spare: Callable[[Seen], frozenset[str]] = lambda _: frozenset()
+    spare: Callable[[Seen], Mapping[str, Collection[str]]] = lambda _: {}
     of_users: Callable[[Seen], Sequence[tuple[Connection, ConnectionSecret]]] = lambda _: ()
     publishes: Callable[[Seen], bool] = lambda _: True
 

@@ -15,9 +15,6 @@ from shared.status.reasons import FOREIGN_OBJECT
 from shared.steps import connection
 from shared.steps.connection import Connection, ConnectionSecret
 
-COLLECTION_SECONDS = 5.0
-"""Seconds until a Secret of a deleted resource is read again: the garbage collector deletes it."""
-
 
 def former_secrets(resource: CustomResource[Any]) -> set[str]:
     """Return the names of all recorded Secrets if the spec has changed, which may change their owner; else none.
@@ -43,7 +40,7 @@ class OwnSecrets:
         published: the connection Secret; None if it was not read.
         of_users: the same for each further user of the database.
         lasting: names of Secrets that outlive the resource although its other objects do not.
-        spare: names of Secrets that the spec no longer needs, and that may still have content.
+        spare: Secrets that the spec no longer needs, by name, and their keys that the operator wrote.
     """
 
     own: Owner
@@ -56,14 +53,14 @@ class OwnSecrets:
     published: ConnectionSecret | None
     of_users: Sequence[tuple[Connection, ConnectionSecret]] = ()
     lasting: frozenset[str] = frozenset()
-    spare: frozenset[str] = frozenset()
+    spare: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @property
     def record(self) -> dict[str, str]:
         """The next record of the status (`secret_provenance`)."""
         copies = [(self.connection, self.published), *self.of_users]
         written = [connection.written(self.own, self.component, *copy) for copy in copies]
-        emptied = self.spare - {each["metadata"]["name"] for each in self._filled}
+        emptied = self.spare.keys() - {each["metadata"]["name"] for each in self._filled}
         return secret_provenance.record(self.resource, self._present, filter(None, written), without=emptied)
 
     @property
@@ -97,7 +94,7 @@ class OwnSecrets:
             try:
                 require_owned(desired, secret, self.own.uid)
             except FormerObject as error:
-                return Step.wait(FOREIGN_OBJECT, str(error), warning=True, requeue=COLLECTION_SECONDS)
+                return Step.wait(FOREIGN_OBJECT, str(error), warning=True, requeue=connection.COLLECTION_SECONDS)
             except ForeignObject as error:
                 return Step.blocked(FOREIGN_OBJECT, str(error))
         if not self.unproven:
@@ -107,9 +104,11 @@ class OwnSecrets:
     def empty_spare(self) -> Step:
         """Remove the content of Secrets that nothing mounts any longer, such as the copy of a private key.
 
-        The operator has no right to delete Secrets; an empty one is deleted with its resource, or by a user.
+        The operator has no right to delete Secrets; an empty one is deleted with its resource, or by a user. Keys that
+        a user added stay.
         """
-        return Step.do(*(Patch(SECRET, each, {"data": None}) for each in self._filled))
+        found = ((each, each["data"].keys() & self.spare[each["metadata"]["name"]]) for each in self._filled)
+        return Step.do(*(connection.removal(secret, sorted(keys)) for secret, keys in found if keys))
 
     def keep_owners(self) -> Step:
         """Give each Secret of the next record the labels and owner reference of a new one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -152,7 +152,7 @@ async def read_secrets(
         template: template of the servers; None if there are none.
         hashes_users: whether the plan needs the digest of the users file, which takes long.
     """
-    made, spare = made_secrets(resource), spare_secrets(resource)
+    made, spare = made_secrets(resource), {*spare_secrets(resource)}
     spare |= {*(mounts_of(template) if template else ())} & secret_provenance.recorded(resource.obj).keys()
     found, unproven = await secret_provenance.find(kube, resource.obj, {}, made | spare)
     source, known = sources(resource, found), {"", *found}
@@ -231,14 +231,15 @@ def made_secrets(resource: Memcached) -> set[str]:
     return made | {*certificates} | {*names.copies(resource)} - {*names.originals(resource)} | former_secrets(resource)
 
 
-def spare_secrets(resource: Memcached) -> frozenset[str]:
-    """Return the names of recorded Secrets that only servers of a former spec mount.
+def spare_secrets(resource: Memcached, mounted: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+    """Return the names of recorded Secrets that only servers of a former spec mounted, and their keys.
 
     Generated users and an own CA stay: clients know them, and a spec that requests them again finds them.
     """
     unused = set() if resource.spec.auth is not None else {names.attestation_secret(resource)}
     unused |= {*names.copy_names(resource)} - {*names.copies(resource)}
-    return frozenset(unused & secret_provenance.recorded(resource.obj).keys())
+    unused &= secret_provenance.recorded(resource.obj).keys() - mounted
+    return dict.fromkeys(unused, (ATTESTATION_KEY, USERS_KEY, *CERTIFICATE_KEYS))
 
 
 def _certificates(resource: Memcached) -> tuple[str, ...]:

@@ -36,11 +36,11 @@ def of_users(seen: Assessment) -> list[tuple[Connection, ConnectionSecret]]:
     return found
 
 
-def spare(seen: Assessment) -> frozenset[str]:
+def spare(seen: Assessment) -> dict[str, tuple[str, ...]]:
     """Return the Secrets of removed users that have no content any longer, so that they need no record."""
     kept = {names.user_secret(seen.resource, user.name) for user in seen.resource.spec.users}
     found = {name: published.found for name, published in seen.user_connections.items() if name not in kept}
-    return frozenset(name for name, secret in found.items() if secret is None or is_blank(secret))
+    return {name: () for name, secret in found.items() if secret is None or is_blank(secret)}
 
 
 def ensure_user_secrets(seen: Assessment) -> Step:

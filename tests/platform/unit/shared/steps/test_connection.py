@@ -155,6 +155,8 @@ def test_secret_of_unknown_origin_is_replaced_and_nothing_in_it_is_used() -> Non
     assert status(OWN, "node", KNOWN, forged, {}) == {}
     assert keep(UNKNOWN, forged.found, is_proven=False) == Step(), "nothing is mixed with its content"
     assert content_of(written(keep(KNOWN, forged.found, is_proven=False)).obj)["password"] == "one"
+    (removal,) = keep(KNOWN, present(added="by anyone"), is_proven=False).actions
+    assert removal == Patch(SECRET, present(added="by anyone"), {"data": {"added": None}})
 
 
 def test_password_is_in_no_text_of_the_plan() -> None:
