@@ -10,7 +10,7 @@ from functools import cached_property
 from operators.memcached.api.resource import Memcached
 from operators.memcached.client.errors import TimedOut
 from operators.memcached.facts.pause import Filling, Pause, pause
-from operators.memcached.objects.names import server_host, server_name, server_secret
+from operators.memcached.objects.names import server_host, server_name
 from operators.memcached.objects.pod import CONTAINER, mounted_users, speaks_ascii
 from operators.memcached.state.observed import Observed, Workload
 from shared.kubernetes.addresses import host_port
@@ -146,9 +146,9 @@ class Assessment(Observed, View[Memcached, Settings]):
     @cached_property
     def served_fingerprint(self) -> str:
         """Fingerprint of the certificate that all servers serve, or last served; empty without TLS."""
-        if not self.resource.spec.encrypts:
-            return ""
         secrets, is_complete = self.secrets, not self.workload.speaking(tls=False)
+        if not (self.resource.spec.encrypts or secrets.pair):
+            return ""
         is_current = self.all_ready and is_complete and not self.servers_with_old_certificate and secrets.pair
         return secrets.fingerprint if is_current else self.resource.certificate
 
@@ -156,8 +156,8 @@ class Assessment(Observed, View[Memcached, Settings]):
     def served_until(self) -> datetime | None:
         """Time at which the first certificate that servers serve ends; None without TLS, or if it is unknown."""
         secrets, served = self.secrets, self.served_certificates
-        period = secrets.validity.get(server_secret(self.resource))
-        recorded = period.ends if period and secrets.fingerprint == self.resource.certificate else None
+        is_recorded = secrets.fingerprint == self.resource.certificate
+        recorded = secrets.served.validity.ends if secrets.served and is_recorded else None
         reports = (served.get(pod.name) for pod in self.workload.ready)
         return min((end for each in reports if (end := each.ends if each else recorded)), default=None)
 

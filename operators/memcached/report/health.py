@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from operators.memcached.facts.assessment import HUNG_SECONDS, Assessment
-from operators.memcached.objects.names import server_secret
 from operators.memcached.reasons import SERVER_NOT_RESPONDING, SERVERS_NOT_READY
 from shared.status import health
 from shared.status.health import Finding, Health, listed
@@ -34,7 +33,9 @@ def _available(seen: Assessment) -> Finding:
     if hung := tuple(name for name in seen.proven_hangs if name in serving):
         message = f"{listed(hung)}: ready, but not responding for {HUNG_SECONDS:g} s or more."
         return Finding(False, SERVER_NOT_RESPONDING, message)
-    if ended := health.certificate_ended(server_secret(resource) or seen.secrets.mounts, seen.served_until, seen.now):
+    applied, mounts = seen.secrets.applied, seen.secrets.mounts
+    original = (applied.source if applied and applied.name == mounts else "") or mounts  # of a copy
+    if ended := health.certificate_ended(original, seen.served_until, seen.now):
         return ended
     return Finding(True, SERVED, "Every server in the list that clients use is ready.")
 

@@ -34,7 +34,7 @@ from shared.kubernetes.secrets import (
 from shared.pki import certs
 from shared.pki.copies import CopiedCertificate, TrustedCertificate
 from shared.pki.secret_checks import SecretProblem, UnusableSecret, certificate_of, texts
-from shared.pki.secret_names import authority_secret
+from shared.pki.secret_names import authority_secret, client_secret, server_secret
 from shared.pki.stores import authorities_of, certificate_secrets, certificates_in, issued_in, validities
 from shared.pki.threads import evaluate
 from shared.pki.validity import Validity
@@ -56,13 +56,13 @@ class Secrets:
     Attributes:
         problem: first problem with the Secrets; None if they are valid.
         users: contents of the users file.
-        pair: certificate of the servers, and its key; without TLS in the spec, while the template mounts one.
+        pair: certificate of the servers, and its key; while a change of spec.tls is not applied, the former one.
         authority: CA certificates that verify clients, if a change replaces the servers; empty with tls.mode self,
             whose former CA is trusted until it expires.
-        issuers: CA certificates that verify servers; empty if the Secret has none.
+        issuers: CA certificates that verify servers with `pair`; empty if the Secret has none.
         users_digest: digest of the users file, with which the status records that all servers have loaded it. Its key
             is the UID of the Secret, so that it reveals nothing of the passwords.
-        validity: period of the servers' certificate, by the name of its Secret, even if it has ended.
+        validity: period of the certificate of the spec, by the name of its Secret, even if it has ended.
         versions: resourceVersion of each Secret, by name; None for one that does not exist.
         found: Secrets by name; None for one that does not exist.
         successor: CA that does not sign yet, with tls.mode self; None if there is none.
@@ -73,8 +73,9 @@ class Secrets:
             used; None if they are unknown, or if the servers cannot be verified.
         attestation_key: key of the digests by which sidecars attest the users file that a server has loaded; empty if
             there is none.
-        mounts: Secret with the certificate that servers mount, and to which `pair` and `validity` belong: the copy, or
-            the original if the operator may not write Secrets; empty without TLS in the spec and in the template.
+        mounts: Secret with the certificate that servers mount, and to which `pair` belongs: the copy, or the original
+            if the operator may not write Secrets; empty without TLS in the spec and in the template.
+        served: the certificate in that Secret; None if servers cannot use it.
         copied: a certificate of another issuer, with its copy; None without one.
         applied: the certificate of which the copy was made, although a spec that is not applied may name another.
         unproven: Secrets with names of the operator's own and content of unknown origin; `found` has None for them.
@@ -95,6 +96,7 @@ class Secrets:
     remembered: tuple[str, str] | None = field(default=None, repr=False)
     attestation_key: str = field(default="", repr=False)
     mounts: str = ""
+    served: TrustedCertificate | None = field(default=None, repr=False)
     copied: CopiedCertificate | None = field(default=None, repr=False)
     applied: CopiedCertificate | None = field(default=None, repr=False)
     unproven: tuple[Obj, ...] = field(default=(), repr=False)
@@ -127,9 +129,7 @@ class Secrets:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the servers' certificate, in hexadecimal; empty without TLS."""
-        if self.pair is None:
-            return ""
-        return fingerprint(ssl.PEM_cert_to_DER_cert(certs.read(self.pair.certificate)[0].pem))
+        return fingerprint(ssl.PEM_cert_to_DER_cert(certs.read(self.pair.certificate)[0].pem)) if self.pair else ""
 
 
 @remembered(len)  # 40 ms each, and the same few are needed repeatedly
@@ -145,18 +145,21 @@ def fingerprint(certificate: bytes) -> str:
 async def read_secrets(
     resource: Memcached, kube: Kube, connected: ConnectionSecret, template: Obj | None, *, hashes_users: bool = False
 ) -> Secrets:
-    """Read the Secrets that the spec names, and those of which copies were made, from the API server, and parse them.
+    """Read the Secrets that the spec names, and those that servers mount or of which copies were made, and parse them.
 
     Args:
         connected: the Secret for clients.
         template: template of the servers; None if there are none.
         hashes_users: whether the plan needs the digest of the users file, which takes long.
     """
-    made, spare = made_secrets(resource), {*spare_secrets(resource)}
-    spare |= {*(mounts_of(template) if template else ())} & secret_provenance.recorded(resource.obj).keys()
-    found, unproven = await secret_provenance.find(kube, resource.obj, {}, made | spare)
-    source, known = sources(resource, found), {"", *found}
-    users, certificates = {names.users_secret(resource), source.users}, {*_certificates(resource), source.certificate}
+    made, mounted = made_secrets(resource), mounts_of(template) if template is not None else names.Mounts()
+    own = {name(resource.name) for name in (authority_secret, server_secret, client_secret)}
+    former = {*mounted, *(own if mounted.certificate in own else ())} & secret_provenance.recorded(resource.obj).keys()
+    found, unproven = await secret_provenance.find(kube, resource.obj, {}, made | former | {*spare_secrets(resource)})
+    others = {secret["metadata"]["name"] for secret in unproven} - made  # such as of cert-manager
+    source, known = sources(resource, found), {"", *found.keys() - others}
+    users, certificates = {names.users_secret(resource), source.users}, {source.certificate, mounted.certificate}
+    certificates |= {*_certificates(resource)}
     provided = used((users - known, {USERS_KEY}), (certificates - known, CERTIFICATE_KEYS))
     found |= await find(kube, resource.namespace, provided)
     secrets = await evaluate(resource.namespace, _as_mounted, resource, found, template, hashes_users=hashes_users)
@@ -189,14 +192,16 @@ def _as_mounted(
     if mounts != given:
         mounted = parse_secrets(resource, found, mounts)
         secrets = replace(mounted, problem=secrets.problem or mounted.problem, versions=secrets.versions)
-    if not given.certificate and (issued := issued_in(found.get(present.certificate))):  # servers still have TLS
+    former = _trusted(found.get(present.certificate))
+    if former and present.certificate not in (given.certificate, copied.certificate):  # spec.tls is not applied
         issuers = content_of(found.get(present.certificate)).get(AUTHORITY_KEY, "")
-        secrets, mounts = replace(secrets, pair=issued.pair, issuers=issuers), present
+        secrets, mounts = replace(secrets, pair=former.pair, issuers=issuers), present
     source, copy = sources(resource, found).certificate, names.copy_names(resource).certificate
     if source != given.certificate:  # servers of the former spec may mount the authorities that are there
         is_client = bool(content_of(found.get(copy)).get(AUTHORITY_KEY))
     applied = _copied(source, copy, found, is_client=is_client)
-    secrets = replace(secrets, copied=certificate, mounts=mounts.certificate, applied=applied)
+    served = _trusted(found.get(mounts.certificate))
+    secrets = replace(secrets, copied=certificate, mounts=mounts.certificate, served=served, applied=applied)
     if hashes_users:
         secrets.startup_digest(resource.uid, with_users=True)
     return secrets
@@ -338,7 +343,5 @@ def _rotation(resource: Memcached, found: Mapping[str, Obj | None]) -> tuple[cer
     if resource.spec.tls_mode != "self":
         return None, None
     successor = authorities_of(found[authority_secret(resource.name)]).successor
-    return (
-        successor.certificate if successor else None,
-        settled_at(found[names.server_secret(resource)], TRUST_CHANGED),
-    )
+    certificate = successor.certificate if successor else None
+    return certificate, settled_at(found[names.server_secret(resource)], TRUST_CHANGED)

@@ -19,10 +19,9 @@ def refresh_certificates(seen: Assessment) -> Step:
     Nothing that is wrong with the spec stops it: a certificate that is renewed and not loaded expires. Only a
     certificate that clients do not accept is never loaded; servers then keep the former one.
     """
-    period = seen.secrets.validity.get(server_secret(seen.resource))
-    if period is not None and not period.includes(seen.now):
+    served = seen.secrets.served
+    if served is not None and not served.validity.includes(seen.now):
         return PASS
-
     mounting = seen.workload.mounting(seen.secrets.mounts or server_secret(seen.resource))
 
     def refreshable(servers: Sequence[Pod]) -> tuple[Pod, ...]:

@@ -24,8 +24,8 @@ from shared.pki.stores import authorities_of, certificates_in, issued_in
 from shared.pki.validity import signers
 from shared.status.conditions import AVAILABLE, READY
 from shared.steps.certificates import CERTIFICATE, COPY_SETTLING
-from simulator.memcached.fake_servers import certificate, signer, tls_secret
-from tests.harness.scenario import ScenarioStep, Stage, apply, delete, edit, later, lose, unobserved
+from simulator.memcached.fake_servers import ENDS, certificate, signer, tls_secret
+from tests.harness.scenario import ScenarioStep, Stage, Subject, apply, delete, edit, later, lose, unobserved
 from tests.harness.scenario_runner import ScenarioRun, World
 from tests.memcached.unit.world import UNPAUSED
 from tests.support.memcached.scenarios import ISSUED, MEMCACHED, OPTIONS, Servers, given_users, users
@@ -37,6 +37,14 @@ REAL = dataclasses.replace(
 )
 """Subject whose certificates depend on the world's time."""
 
+READ_ONLY = dataclasses.replace(
+    REAL,
+    controller=lambda servers: controller(
+        dataclasses.replace(OPTIONS, write_secrets=False), servers.connect, servers.attest
+    ),
+)
+"""Subject whose operator may not write Secrets."""
+
 OPEN: Obj = {"tls": {"mode": "self"}}
 PLAIN_AUTHORITY, SERVER, CLIENT, CONNECTION = "cache-ca", "cache-server-tls", "cache-client-tls", "cache-connection"
 LIFE = DATABASES.life
@@ -46,9 +54,15 @@ ROTATES = DATABASES.authority_lives * LIFE * RENEWAL_FRACTION
 class Lab:
     """A Memcached with certificates of the operator."""
 
-    def __init__(self) -> None:
-        self.run = ScenarioRun(World(REAL))
+    def __init__(self, subject: Subject = REAL) -> None:
+        self.run = ScenarioRun(World(subject))
         self._resyncs = 0
+
+    def restart(self, subject: Subject) -> None:
+        """Restart the operator, with other options."""
+        self.run.end()
+        self.run.world.subject = subject
+        self.run.begin()
 
     @property
     def servers(self) -> Servers:
@@ -398,16 +412,17 @@ async def test_renewed_certificate_is_loaded_although_another_secret_in_the_spec
     assert (lab.ready[0], lab.servers.emptied) == ("Ready", 0)
 
 
+@pytest.mark.parametrize("tls_after", [None, {"mode": "self"}], ids=["no TLS", "self"])
 @pytest.mark.parametrize(("client_auth", "auth"), [("none", {}), ("required", {}), ("none", USERS)])
-async def test_renewed_certificate_is_loaded_although_the_spec_without_tls_is_not_applied(
-    client_auth: str, auth: Obj
+async def test_renewed_certificate_is_loaded_although_the_spec_with_another_mode_is_not_applied(
+    client_auth: str, auth: Obj, tls_after: Obj | None
 ) -> None:
     lab = Lab()
     lab.run.stage.user_client.apply(SECRET, tls_secret(certificate()), force=True)
     tls = {"secretName": "cache-tls", "clientAuth": client_auth}
     await lab.steps(given_users(), apply(size=2, tls=tls, **auth, **UNPAUSED))
     assert lab.ready[0] == "Ready"
-    await lab.steps(edit(None, {"spec": {"paused": True, "tls": None}}))
+    await lab.steps(*unapplied(tls_after))
     renewed = certificate("renewed")
     await lab.steps(unobserved(edit(SECRET, {"data": tls_secret(renewed)["data"]}, "cache-tls")))
     await lab.passes(timedelta(minutes=1))
@@ -419,16 +434,91 @@ async def test_renewed_certificate_is_loaded_although_the_spec_without_tls_is_no
     assert (lab.ready[0], lab.servers.emptied) == ("Ready", 2)
 
 
-async def test_certificate_that_ends_before_the_spec_without_tls_is_applied_is_reported_and_blocks_no_removal() -> None:
+OTHER_ISSUERS: Mapping[str, Obj | None] = {
+    "no TLS": None,
+    "a Secret": {"mode": "secret", "secretName": "cache-tls"},
+    "cert-manager": {"mode": "certManager", "issuer": {"name": "team-ca"}},
+}
+
+
+def unapplied(tls: Obj | None) -> list[ScenarioStep]:
+    """Change spec.tls in a paused resource: first remove it, because not every mode may follow every other one."""
+    return [edit(None, {"spec": {"paused": True, "tls": each}}) for each in (None, *([tls] if tls else []))]
+
+
+@pytest.mark.parametrize("issuer", OTHER_ISSUERS)
+@pytest.mark.parametrize("spec", [OPEN, ISSUED], ids=["open", "mutual"])
+async def test_certificate_of_the_operator_is_renewed_while_servers_mount_it_although_the_spec_names_another(
+    spec: Obj, issuer: str
+) -> None:
+    lab = await created(spec | UNPAUSED)
+    lab.run.stage.user_client.apply(SECRET, tls_secret(certificate()), force=True)
+    pods = lab.pods
+    await lab.steps(*unapplied(OTHER_ISSUERS[issuer]))
+    for _ in range(2):
+        before = content_of(lab.secret(SERVER))[CERTIFICATE_KEY], content_of(lab.secret(CLIENT))[CERTIFICATE_KEY]
+        await lab.passes(LIFE * RENEWAL_FRACTION)
+        renewed = content_of(lab.secret(SERVER))[CERTIFICATE_KEY], content_of(lab.secret(CLIENT))[CERTIFICATE_KEY]
+        assert set(before).isdisjoint(renewed)
+        assert {pair.certificate for pair in lab.servers.served.values()} == {renewed[0]}
+        assert accessors.condition(lab.run.stage.find()[0], AVAILABLE)["status"] == "True"
+    await lab.steps(unobserved(delete(SECRET, SERVER)))
+    assert issued_in(lab.secret(SERVER)) is not None, "issued again"
+    refreshed = list(lab.servers.refreshed)
+    await lab.passes(timedelta(hours=1))
+    assert (lab.servers.refreshed, lab.pods, lab.ready[0]) == (refreshed, pods, "Paused")
+    if issuer != "cert-manager":
+        await lab.steps(edit(None, {"spec": {"paused": False}}))
+        assert (lab.ready[0], lab.servers.emptied) == ("Ready", 2)
+
+
+async def test_certificate_that_cert_manager_wrote_over_that_of_the_operator_is_not_replaced() -> None:
+    """Each would replace that of the other one, without end."""
     lab = await created(OPEN | UNPAUSED)
-    await lab.steps(edit(None, {"spec": {"paused": True, "tls": None}}))
-    assert accessors.condition(lab.run.stage.find()[0], AVAILABLE)["status"] == "True"
+    await lab.steps(*unapplied(OTHER_ISSUERS["cert-manager"]))
+    theirs = tls_secret(certificate())["data"]
+    await lab.steps(unobserved(edit(SECRET, {"data": theirs}, SERVER)))
     await lab.passes(LIFE)
-    available = accessors.condition(lab.run.stage.find()[0], AVAILABLE)
-    assert (available["status"], SERVER in available["message"]) == ("False", True)
-    await lab.steps(edit(None, {"spec": {"paused": False}}))
-    assert (lab.ready[0], lab.servers.emptied) == ("Ready", 2)
+    assert content_of(lab.secret(SERVER))[CERTIFICATE_KEY] == certificate().certificate
+
+
+@pytest.mark.parametrize("may_write", [True, False], ids=["copies", "originals"])
+@pytest.mark.parametrize("tls", [None, {"secretName": "other-tls"}], ids=["no TLS", "another Secret"])
+async def test_certificate_that_ends_before_another_spec_is_applied_is_reported_and_blocks_no_change(
+    tls: Obj | None, may_write: bool
+) -> None:
+    lab = Lab(REAL if may_write else READ_ONLY)
+    for name in ("cache-tls", "other-tls"):
+        lab.run.stage.user_client.apply(SECRET, tls_secret(certificate(name), name), force=True)
+    await lab.steps(apply(size=2, tls={"secretName": "cache-tls"}, **UNPAUSED))
+    await lab.steps(edit(None, {"spec": {"paused": True, "tls": tls}}))
+    renewed = certificate("renewed")
+    await lab.steps(unobserved(edit(SECRET, {"data": tls_secret(renewed)["data"]}, "cache-tls")))
+    await lab.passes(timedelta(minutes=1))
+    assert {pair.certificate for pair in lab.servers.served.values()} == {renewed.certificate}
     assert accessors.condition(lab.run.stage.find()[0], AVAILABLE)["status"] == "True"
+    await lab.passes(ENDS - lab.run.world.clock())
+    available = accessors.condition(lab.run.stage.find()[0], AVAILABLE)
+    assert (available["status"], available["reason"]) == ("False", "CertificateExpired")
+    assert available["message"].endswith("Renew Secret cache-tls.")
+    if tls is None:
+        await lab.steps(edit(None, {"spec": {"paused": False}}))
+        assert lab.servers.emptied == 2
+        assert accessors.condition(lab.run.stage.find()[0], AVAILABLE)["status"] == "True"
+
+
+async def test_secret_that_cert_manager_made_in_place_of_that_of_the_operator_is_used() -> None:
+    """The status still records the deleted one, of which the operator made the content."""
+    lab = await created(OPEN | UNPAUSED)
+    lab.restart(READ_ONLY)
+    issued = certificate("ordered")
+    for name in (SERVER, CLIENT):
+        await lab.steps(unobserved(delete(SECRET, name)))
+        lab.run.stage.user_client.apply(SECRET, tls_secret(issued, name), force=True)
+    await lab.steps(*unapplied(OTHER_ISSUERS["cert-manager"]), edit(None, {"spec": {"paused": False}}))
+    await lab.passes(timedelta(minutes=1))
+    assert lab.ready[0] == "SecretsNotCopied"
+    assert {pair.certificate for pair in lab.servers.served.values()} == {issued.certificate}
 
 
 OVERLONG = signer("ca").certificate + "#" * 2**20
