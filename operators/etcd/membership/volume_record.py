@@ -83,9 +83,8 @@ def _record(instance: Instance) -> VolumeRecord | None:
     are_ids = all(re.fullmatch(ID, each) and int(each, 16) for each in (cluster_id, member_id or cluster_id, *ids))
     are_different = len({*ids}) == len(ids) and len({*numbers} & {*range(MAX_SIZE)}) == len(numbers)
     own = {(name, voter) for name, voter in voters if name == instance.name or voter == member_id}
-    is_readable = are_ids and are_different and own <= {(instance.name, member_id)}
-    if not is_readable or claim is None or instance.kept_by:  # of a former cluster
-        return None
+    if not (are_ids and are_different and own <= {(instance.name, member_id)}) or claim is None or instance.kept_by:
+        return None  # kept: of a former cluster
     return VolumeRecord(
         instance.name,
         claim["metadata"]["uid"],

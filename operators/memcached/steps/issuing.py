@@ -22,8 +22,7 @@ def create_certificates(seen: Assessment) -> Step:
 def renew_certificates(seen: Assessment) -> Step:
     """Keep the certificates of running servers: they expire although a part of the spec, also its TLS, is not applied.
 
-    cert-manager renews by itself, so that a paused resource needs no change of its requests. It may have replaced the
-    certificate of the operator in the Secret of the same name.
+    cert-manager renews by itself what it issued, also in a Secret of the operator; while paused, nothing is requested.
     """
     resource, mode, found = seen.resource, seen.resource.spec.tls_mode, seen.secrets.found
     if mode in ("none", "secret") or (mode == "certManager" and resource.spec.paused):

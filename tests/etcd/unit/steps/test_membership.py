@@ -9,9 +9,11 @@ import pytest
 from operators.etcd.client.commands import MoveLeader, Promote
 from operators.etcd.client.server import Member, Members
 from operators.etcd.observe import with_members
-from shared.kubernetes.kinds import POD
+from operators.etcd.steps.guards import refuse_unknown_members
+from shared.kubernetes.kinds import POD, Obj
 from shared.runtime.plan import Patch, Plan
 from shared.status.verdict import Progress
+from tests.etcd.unit.steps.test_adoption import record
 from tests.etcd.unit.world import (
     ABSENT,
     AWAITED,
@@ -21,6 +23,7 @@ from tests.etcd.unit.world import (
     VOTER,
     At,
     acts,
+    assess,
     cluster,
     member_id,
     plan,
@@ -467,3 +470,24 @@ def test_member_with_the_url_of_another_pod_is_unknown_and_its_own_pod_stays(url
     assert replicas_and_start(made)[0] == 3
     removed = [action for action in made.actions if isinstance(action, Patch) and "labels" in action.change["metadata"]]
     assert removed == [], "clients are served as before"
+
+
+@pytest.mark.parametrize(
+    ("name", "recorded", "repair"),
+    [
+        ("demo-1", {}, "update a1 --peer-urls=http://demo-1.demo.default.svc:2380"),
+        ("renamed", record(1), "update a1 --peer-urls=http://demo-1.demo.default.svc:2380"),
+        ("renamed", {}, "remove a1 (if nothing needs it)"),
+    ],
+    ids=["by its name", "by the record on its volume claim", "unknown"],
+)
+def test_moved_member_of_a_pod_that_does_not_answer_is_recognized(name: str, recorded: Obj, repair: str) -> None:
+    resource, found = cluster(3), seen(cluster(3), VOTER, DOWN, VOTER)
+    volume = found.instances[1].volume
+    assert volume is not None
+    volume["metadata"]["annotations"] = recorded
+    other = {"name": name, "peer_urls": ("http://10.0.0.9:2380",)}
+    listed = tuple(replace(each, **other) if each.id == member_id(1) else each for each in found.voters)
+    unassigned = replace(found, instances=tuple(replace(each, member=None) for each in found.instances))
+    world = with_members(resource, unassigned, Members(CLUSTER_ID, listed))
+    assert refuse_unknown_members(assess(resource, world)).message.endswith(f"undone: etcdctl member {repair}")
