@@ -33,7 +33,7 @@ DATABASE: StoredDatabase[Assessment] = StoredDatabase(
     evicts_unready=lambda resource: resource.has_storage,
     limits=lambda seen: (
         ({"maxUnavailable": 0} if seen.lacks_copies else {})
-        | ({} if seen.is_persistent else {"unhealthyPodEvictionPolicy": "IfHealthyBudget"})
+        | ({"unhealthyPodEvictionPolicy": "IfHealthyBudget"} if seen.lacks_copies or not seen.is_persistent else {})
     ),
     access=lambda seen, own: Access(
         own,

@@ -37,9 +37,8 @@ def keep_replicas(seen: Assessment, /) -> Assessment:
     if not resource.formed or made is None or resource.spec.replicas_per_master or not follows:
         return seen
     rolls = any(outdated(seen, each) for each in seen.instances)
-    if not rolls and applied_spec.note(resource).items() <= (made["metadata"].get("annotations") or {}).items():
-        return seen
-    if all(seen.keeps_data(each) for each in seen.instances if view.slots_of(each.id)):
+    is_applied = applied_spec.note(resource).items() <= (made["metadata"].get("annotations") or {}).items()
+    if not seen.only_in_pods or (is_applied and not rolls):
         return seen
     new = {move.target for move in seen.begun_moves} | {move.target for move in seen.pending_assignments}
     new |= {each.id for each in seen.instances if each.is_blank and not rolls}

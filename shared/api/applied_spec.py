@@ -30,7 +30,7 @@ APPROVAL = "platform.ydzs.io/approve-change"
 """Annotation of a resource: the token of a change of its spec that a user approves."""
 
 MAX_BYTES = 64 * 1024
-"""Maximum size of a note; annotations of an object may have 256 KiB. A resource with a larger spec has none."""
+"""Maximum size of a note; annotations of an object may have 256 KiB. Of a larger spec it has the digest."""
 
 _WRAPPERS = (Annotated, Union, UnionType)
 
@@ -38,10 +38,12 @@ Resource = TypeVar("Resource", bound=CustomResource[Any])
 
 
 def note(resource: CustomResource[Any]) -> dict[str, str]:
-    """Return the annotation for the workload of a resource whose spec is applied."""
+    """Return the annotation for the workload of a resource whose spec is applied: it is never empty."""
     spec = {field: value for field, value in (resource.obj.get("spec") or {}).items() if field not in NOT_APPLIED}
     content = orjson.dumps({"uid": resource.uid, "spec": spec}, option=orjson.OPT_SORT_KEYS)
-    return {APPLIED_SPEC: content.decode()} if len(content) <= MAX_BYTES else {}
+    if len(content) > MAX_BYTES:
+        content = orjson.dumps({"uid": resource.uid, "sha256": hashlib.sha256(content).hexdigest()})
+    return {APPLIED_SPEC: content.decode()}
 
 
 def unapproved(resource: CustomResource[Any], workloads: Iterable[Obj | None]) -> str:

@@ -179,7 +179,6 @@ class Facts:
         evicts: whether the server evicts keys if its memory is full (maxmemory-policy).
         refuses_writes: whether the last write to the append-only file failed, upon which a primary refuses all writes
             (MISCONF) until a later one succeeds.
-        unsaved: whether the last snapshot failed, without an append-only file.
         saves: whether the server writes a snapshot now.
         save_failed: whether the last snapshot failed.
         snapshot_age: seconds since the process wrote its last snapshot; infinite if it wrote none.
@@ -210,7 +209,6 @@ class Facts:
     replicas: tuple[Follower, ...] = ()
     evicts: bool = False
     refuses_writes: bool = False
-    unsaved: bool = False
     saves: bool = False
     save_failed: bool = False
     snapshot_age: float = math.inf
@@ -267,16 +265,6 @@ class NodeReport(Facts):
     def has_log(self) -> bool:
         """Whether the process has an append-only file with all of its data; false while it may be incomplete."""
         return self.settings.get("appendonly") == "yes" and not self.rewrites_log
-
-    @property
-    def ends_with_log(self) -> bool:
-        """Whether a process that began with an append-only file still has all data in it, also if a rewrite failed."""
-        return self.settings.get("appendonly") == "yes" and not self.log_pending
-
-    @property
-    def writes_files(self) -> bool:
-        """Whether the process writes its data to its volume: to an append-only file, or to snapshots when it stops."""
-        return self.has_log or self.settings.get("save", "") != ""
 
     @cached_property
     def me(self) -> Node:
@@ -492,7 +480,6 @@ def parse_facts(text: str) -> Facts:
         replicas=_followers(found),
         evicts=found.get("maxmemory_policy", "noeviction") != "noeviction",
         refuses_writes=found.get("aof_enabled") == "1" and found.get("aof_last_write_status") == "err",
-        unsaved=found.get("aof_enabled") == "0" and found.get("rdb_last_bgsave_status") == "err",
         saves=found.get("rdb_bgsave_in_progress") == "1",
         save_failed=found.get("rdb_last_bgsave_status") == "err",
         snapshot_age=_snapshot_age(found),

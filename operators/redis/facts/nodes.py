@@ -13,8 +13,9 @@ from operators.redis.client.server import Endpoint
 from operators.redis.facts.detached import DetachedNode, detached_nodes
 from operators.redis.facts.lifecycles import NodeState
 from operators.redis.facts.slot_service import SlotService, slot_service
+from operators.redis.objects import redis_conf
+from operators.redis.objects.config_map import TEMPLATE_KEY
 from operators.redis.objects.pod import is_started_afresh
-from operators.redis.objects.redis_conf import persists, writes_files
 from operators.redis.settings import Settings
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.slots.placement import Location
@@ -24,8 +25,12 @@ from operators.redis.topology.cluster_view import ClusterView
 from operators.redis.topology.merged_view import Seen
 from shared.kubernetes import managed_fields, ordinals
 from shared.kubernetes.kinds import Obj
+from shared.pki.secret_checks import SecretProblem
 from shared.status.messages import grouped
 from shared.steps.view import View
+
+PENDING_LOG = "the append-only file is not complete"
+"""Why keys end with a pod whose server is writing the file."""
 
 
 @dataclass(frozen=True)
@@ -128,40 +133,78 @@ class NodeFacts(Observed, View[RedisCluster, Settings]):
         known = instance.recorded
         if known is None or not outlives_pods(self.resource):
             return False
-        if is_started_afresh(instance.pod_obj) and not writes_files(self.persistence):
+        if is_started_afresh(instance.pod_obj) and not redis_conf.writes_files(self.persistence):
             return False
         if instance.id in ("", known.node_id) or instance.id in self.detached:
             return False
         return instance.disk == known.disk
 
-    def keeps_data(self, instance: Instance) -> bool:
-        """Return whether no data ends with the pod of an instance: its volume has it, and the next pod uses the files.
+    @cached_property
+    def config_problem(self) -> SecretProblem | None:
+        """Why the user's redis.conf cannot be used; None if it can."""
+        text = self.config.text
+        return self.config.problem or (redis_conf.problem(self.resource, text) if text else None)
 
-        A process may not write the files yet that the spec has. Without persistence, the data has ended with it.
+    @cached_property
+    def template_text(self) -> str:
+        """The user's redis.conf, or its last valid version if the current one is invalid or missing."""
+        if self.config_problem is None:
+            return self.config.text
+        found = self.config_map
+        is_own = found is not None and managed_fields.is_applied(found, "data", TEMPLATE_KEY)
+        return str((found.get("data") or {}).get(TEMPLATE_KEY, "")) if found and is_own else ""
+
+    @cached_property
+    def awaits_log(self) -> bool:
+        """Whether servers still start without the append-only file that the spec has: they load snapshots."""
+        return redis_conf.appends(self.resource, self.template_text) and not redis_conf.writes_log(self.persistence)
+
+    def why_keys_end(self, instance: Instance) -> str:
+        """Return why keys end with the pod of an instance; empty if its process writes what the next pod reads.
+
+        What an unreachable process writes is unknown. Without persistence, keys have ended with the last process.
         """
+        report, afresh = instance.report, is_started_afresh(instance.pod_obj)
         if not outlives_pods(self.resource, instance):
-            return False
+            return "the claim is being deleted" if instance.volume else "no spec.storage"
         if not instance.runs:
-            return not self.starts_afresh or is_started_afresh(instance.pod_obj)
-        report = instance.report
-        writes = report is None or (report.ends_with_log if self.starts_with_log else report.writes_files)
-        return writes and self.is_persistent
+            return "" if afresh or not self.starts_afresh else "the next pod ignores the files"
+        if report is None:
+            return "the server is unreachable"
+        reads_log = self.starts_with_log if self.persistence else redis_conf.appends(self.resource, self.template_text)
+        name, off = ("appendonly", "no") if reads_log else ("save", "")
+        if afresh or not self.is_persistent or report.settings.get(name, off) == off:
+            return "the keys are only in memory"
+        if reads_log and report.log_pending and not report.rewrite_failed:
+            return PENDING_LOG
+        if reads_log and (report.log_pending or report.refuses_writes):
+            return "writing the append-only file failed: check the space on the volume, and the memory"
+        if not reads_log and "nosave" in report.settings.get("shutdown-on-sigterm", ""):
+            return "with shutdown-on-sigterm nosave, no snapshot is written"
+        failed = not reads_log and report.save_failed
+        return "the last snapshot failed: check the space on the volume, and run BGSAVE" if failed else ""
 
     @cached_property
     def is_persistent(self) -> bool:
-        """Whether servers keep their data on disks, and new pods use it.
+        """Whether new pods use the data on disks; without persistence in the spec, processes stop writing it."""
+        stays = redis_conf.persists(self.resource, self.template_text) and redis_conf.writes_files(self.persistence)
+        return stays and outlives_pods(self.resource) and not self.starts_afresh
 
-        Without replicas, running servers stop writing files as soon as the spec has none.
-        """
-        stays = self.resource.spec.replicas_per_master > 0 or persists(self.resource, self.config.text)
-        return stays and writes_files(self.persistence) and outlives_pods(self.resource) and not self.starts_afresh
+    @cached_property
+    def only_in_pods(self) -> Mapping[str, Instance]:
+        """Instances of the primaries whose keys end with their pods (`why_keys_end`), by node id."""
+        found = ((node_id, self.instance_of(node_id)) for node_id in self.view.owned)
+        return {node_id: instance for node_id, instance in found if instance and self.why_keys_end(instance)}
 
     @cached_property
     def lacks_copies(self) -> bool:
-        """Whether a primary has the only copy of its keys, in memory: the default budget permits no eviction."""
-        spec = self.resource.spec
-        is_alone = not spec.replicas_per_master and not (self.shards and all(self.shards.values()))
-        return is_alone and spec.pod_disruption_budget is None and not self.is_persistent
+        """Whether an eviction may end the only copy of keys, so that the default budget permits none.
+
+        Without replicas in the spec, a process may resume as the primary that it was, empty, and empty its replicas.
+        """
+        spec, copied = self.resource.spec, {node.primary for node in self.view.members if node.synced}
+        may_resume_empty = not spec.replicas_per_master and not self.is_persistent
+        return spec.pod_disruption_budget is None and (may_resume_empty or not self.only_in_pods.keys() <= copied)
 
     def may_return(self, node_id: str) -> bool:
         """Return whether the data of a node may come back, although it is lost for its pod (`lost`)."""

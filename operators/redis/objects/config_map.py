@@ -12,6 +12,9 @@ from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
 from shared.kubernetes.ownership import Owner
 
+TEMPLATE_KEY = "template.conf"
+"""Key of the last valid version of the user's redis.conf."""
+
 MAX_RECORD_BYTES = 4096
 """Maximum size of the lines of persistence on a volume claim, which any client may write: 400 save points."""
 

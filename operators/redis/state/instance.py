@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
+from operators.redis.api.engine_versions import Version
 from operators.redis.api.node_entries import REPLICA_ROLE
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.status import RecordedNode
@@ -114,6 +116,22 @@ class Instance(PodInstance):
         if self.error and self.ready:
             return f"is unreachable: {self.error.rstrip('.')}"
         return "is starting"
+
+
+def understands(resource: RedisCluster, instance: Instance) -> bool:
+    """Return whether a server can apply the settings: it is reachable and runs the series of the spec.
+
+    Other servers read them when their pods are recreated.
+    """
+    if instance.report is None or instance.leaving:
+        return False
+    series = _series(instance.report.version)
+    return (instance.report.engine, series) == (resource.engine.name, resource.engine.version.series)
+
+
+@lru_cache
+def _series(version: str) -> tuple[int, int]:
+    return Version.parse(version).series
 
 
 def endpoint(resource: RedisCluster, instance: Instance) -> Endpoint:

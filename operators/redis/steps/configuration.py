@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 
 from operators.redis.api.directives import same
-from operators.redis.api.engine_versions import Version
 from operators.redis.api.resource import RedisCluster, refused_directives
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import config_map, names, redis_conf
+from operators.redis.objects.config_map import TEMPLATE_KEY
 from operators.redis.objects.names import CONFIG_MARK, CONTAINER, FILES, READ_ONCE
 from operators.redis.objects.pod import is_started_afresh, is_started_waiting, starts_afresh, starts_waiting
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
-from operators.redis.state.instance import Instance
+from operators.redis.state.instance import Instance, understands
 from operators.redis.state.observed import Observed
 from operators.redis.steps.fresh_identity import files_number
 from operators.redis.steps.rolling_update import permitted
@@ -25,15 +24,11 @@ from shared.kubernetes.accessors import annotation, is_terminating
 from shared.kubernetes.kinds import CONFIG_MAP, Obj
 from shared.kubernetes.pods import container_status
 from shared.kubernetes.secrets import SECRETS_RETRY_SECONDS
-from shared.pki.secret_checks import SecretProblem
 from shared.runtime.plan import PASS, Apply, Step
 from shared.steps import provisioning
 
 REFUSED = "redis.middleware.hc.cn/refused."
 """Prefix of the annotations of pods that record refused settings."""
-
-TEMPLATE_KEY = "template.conf"
-"""Key in the operator's ConfigMap: the last valid version of the user's redis.conf."""
 
 SNAPSHOT_SECONDS = 3600.0
 """Greatest age of a snapshot that replaces an append-only file: that of the default save points."""
@@ -41,7 +36,7 @@ SNAPSHOT_SECONDS = 3600.0
 
 def require_config(seen: Assessment) -> Step:
     """Require the ConfigMap that the spec names; an existing cluster continues with its last valid version."""
-    problem = _config_problem(seen)
+    problem = seen.config_problem
     if problem is None:
         return PASS
     if seen.config_map is None:
@@ -50,32 +45,14 @@ def require_config(seen: Assessment) -> Step:
     return Step.progressing(problem.reason, message, warning=True, requeue=SECRETS_RETRY_SECONDS)
 
 
-def _config_problem(seen: Assessment) -> SecretProblem | None:
-    return seen.config.problem or (redis_conf.problem(seen.resource, seen.config.text) if seen.config.text else None)
-
-
-def template_text(seen: Assessment) -> str:
-    """Return the user's redis.conf, or its last valid version if the current one is invalid or missing."""
-    if _config_problem(seen) is None:
-        return seen.config.text
-    found = seen.config_map
-    is_own = found is not None and managed_fields.is_applied(found, "data", TEMPLATE_KEY)
-    return str((found.get("data") or {}).get(TEMPLATE_KEY, "")) if found and is_own else ""
-
-
 def live_settings(seen: Assessment) -> Mapping[str, str]:
     """Return the settings that running servers should have."""
-    text, kept, started = template_text(seen), _kept(seen), started_with(seen)
+    text, kept, started = seen.template_text, _kept(seen), started_with(seen)
     desired = redis_conf.live(seen.resource, text, kept)
     if started is seen.resource:  # servers switch their log off after the file, with which they start
         return {**desired, "appendonly": "yes"} if stops_log(seen) else desired
     persistence = {name: desired[name] for name in redis_conf.PERSISTENCE}
     return {**redis_conf.live(started, text, kept), **persistence}
-
-
-def awaits_log(seen: Assessment) -> bool:
-    """Return whether servers still start without the append-only file that the spec has: they load snapshots."""
-    return redis_conf.appends(seen.resource, template_text(seen)) and not redis_conf.writes_log(seen.persistence)
 
 
 def started_with(seen: Assessment) -> RedisCluster:
@@ -98,7 +75,7 @@ def as_started(seen: Assessment) -> RedisCluster:
 
     Until then, a server loads its snapshot, and must keep replicas waiting that may have newer keys (`old_snapshot`).
     """
-    if not awaits_log(seen):
+    if not seen.awaits_log:
         return seen.resource
     former = {name: redis_conf.joined(lines) for name, lines in seen.persistence.items()}
     return seen.resource.changed_to({"config": seen.resource.spec.config | former})
@@ -127,7 +104,7 @@ def keeps_persistence(seen: Assessment) -> bool:
 
 
 def _awaits_pods(seen: Assessment) -> bool:
-    text = template_text(seen)
+    text = seen.template_text
     if not starts_waiting(seen.resource, text):
         return False
     is_ready = is_started_afresh if starts_afresh(seen.resource, text) else is_started_waiting
@@ -140,7 +117,7 @@ def _awaits_pods(seen: Assessment) -> bool:
 
 def stops_log(seen: Assessment) -> bool:
     """Return whether servers still start with an append-only file, which the spec switches off."""
-    return seen.starts_with_log and not redis_conf.appends(seen.resource, template_text(seen))
+    return seen.starts_with_log and not redis_conf.appends(seen.resource, seen.template_text)
 
 
 def without_snapshot(seen: Assessment) -> Sequence[Instance]:
@@ -148,7 +125,7 @@ def without_snapshot(seen: Assessment) -> Sequence[Instance]:
 
     By default, a server with a log writes no snapshots, and would load an old one, or none.
     """
-    if not stops_log(seen) or not redis_conf.persists(seen.resource, template_text(seen)) or _awaits_pods(seen):
+    if not stops_log(seen) or not redis_conf.persists(seen.resource, seen.template_text) or _awaits_pods(seen):
         return ()
     return [
         each
@@ -216,7 +193,7 @@ def _configuration(seen: Assessment, *, awaits_record: bool = True) -> tuple[Map
     Args:
         awaits_record: whether servers write both files until the volume claims record which one they start with.
     """
-    resource, text, before = started_with(seen), template_text(seen), seen.config_map
+    resource, text, before = started_with(seen), seen.template_text, seen.config_map
     unaccepted, applied = _unaccepted(seen), seen.applied_config
     refused = refused_by_servers(seen) if unaccepted else {}
     if applied is not None and READ_ONCE in _annotations(applied) and unaccepted - refused.keys():
@@ -266,7 +243,7 @@ def _unaccepted(seen: Assessment) -> set[str]:
     present, desired = redis_conf.present(seen.applied_config), live_settings(seen)
     # All persistence stays in the file until all have a log; servers stop their snapshots after that file.
     stays = ("save",) if started_with(seen) is resource else redis_conf.PERSISTENCE
-    kept = stays if awaits_log(seen) else ()
+    kept = stays if seen.awaits_log else ()
     changed = {
         name: value
         for name, value in desired.items()
@@ -343,22 +320,6 @@ def refused_by_servers(seen: Assessment) -> Mapping[str, str]:
             if note and not (understands(resource, instance) and uses(resource, instance, name, value, mark)):
                 found.setdefault(name, note.partition(": ")[2])
     return found
-
-
-def understands(resource: RedisCluster, instance: Instance) -> bool:
-    """Return whether a server can apply the settings: it is reachable and runs the series of the spec.
-
-    Other servers read them when their pods are recreated.
-    """
-    if instance.report is None or instance.leaving:
-        return False
-    series = _series(instance.report.version)
-    return (instance.report.engine, series) == (resource.engine.name, resource.engine.version.series)
-
-
-@lru_cache
-def _series(version: str) -> tuple[int, int]:
-    return Version.parse(version).series
 
 
 _CONFIG_ANNOTATIONS = (CONFIG_MARK, READ_ONCE, WITHDRAWN)

@@ -49,7 +49,7 @@ def stop_servers(seen: Assessment) -> Step:
         if since < due:
             requeue = shortest(requeue, due - since)
         # If keys would end with the process, a replica may copy them before it is killed.
-        elif report is not None and (seen.keeps_data(instance) or not seen.is_needed(report.id)):
+        elif report is not None and (not seen.why_keys_end(instance) or not seen.is_needed(report.id)):
             actions.append(ShutDown(seen.secrets.access, seen.at(report.id), report.id, report.run_id))
             requeue = shortest(requeue, SHUTDOWN_SECONDS)
         elif report is None and _was_never_ready(instance.pod_obj) and _survives_kill(seen, instance.pod_obj):
@@ -85,4 +85,4 @@ def _survives_kill(seen: Assessment, pod_obj: Obj) -> bool:
         return True
     if not writes_log(seen.persistence) or is_started_waiting(pod_obj):
         return False
-    return appends(seen.resource, seen.config.text)
+    return appends(seen.resource, seen.template_text)

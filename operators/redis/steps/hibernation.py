@@ -16,10 +16,10 @@ from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import redis_conf
 from operators.redis.objects.pod import starts_afresh, stop_delay
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.steps.configuration import template_text
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Action, Delete
+from shared.status.messages import grouped
 from shared.steps import hibernation
 
 MIN_HEAD_START_SECONDS, MAX_HEAD_START_SECONDS = 0.5, 2.0
@@ -34,7 +34,7 @@ def hold(seen: Assessment) -> Assessment:
     stopped: Assessment = hibernation.hold(seen)
     keeps = stopped is not seen or _would_begin_empty(stopped)
     kept = {name: redis_conf.joined(lines) for name, lines in seen.persistence.items() if keeps}
-    if not kept or kept.items() <= redis_conf.live(stopped.resource, template_text(stopped)).items():
+    if not kept or kept.items() <= redis_conf.live(stopped.resource, stopped.template_text).items():
         return stopped
     return replace(stopped, resource=stopped.resource.changed_to({"config": stopped.resource.spec.config | kept}))
 
@@ -44,19 +44,15 @@ def _would_begin_empty(seen: Assessment) -> bool:
 
     Its pod may be created from this template at any time. Once all nodes were there, the rolling update has begun.
     """
-    if not seen.resource.formed or seen.starts_afresh or not starts_afresh(seen.resource, template_text(seen)):
+    if not seen.resource.formed or seen.starts_afresh or not starts_afresh(seen.resource, seen.template_text):
         return False
     return any(each.recorded is not None and each.report is None for each in seen.instances)
 
 
 def why_running(seen: Assessment) -> str:
     """Return why the pods must not stop although everything matches the spec; empty if they may."""
-    given = seen.resource, template_text(seen)
-    nosave = "nosave" in redis_conf.live(*given).get("shutdown-on-sigterm", "").lower()
-    if not redis_conf.persists(*given) or (nosave and not redis_conf.appends(*given)):
-        return 'with appendonly "no", and save "" or shutdown-on-sigterm "nosave", writes would end with the pods.'
-    if failed := [each.name for each in seen.instances if each.report and each.report.unsaved]:
-        return f"{', '.join(failed)} could not write the last snapshot. Check the space on the volume, and run BGSAVE."
+    if ends := {each.name: f"would lose keys ({why})" for each in seen.instances if (why := seen.why_keys_end(each))}:
+        return " ".join(grouped(ends, seen.resource.spec.replicas))
     slots = Slots.of(*(each.slot for each in seen.view.open))
     return f"another client is moving {brief(slots)}." if slots else ""
 

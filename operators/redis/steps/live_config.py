@@ -15,9 +15,8 @@ from operators.redis.objects.names import APPLIED_PERSISTENCE, CLIENTS, CONFIG_M
 from operators.redis.objects.pod import is_started_afresh
 from operators.redis.objects.redis_conf import AWAITED_REPLICA, DELAYED_SYNC, PERSISTENCE
 from operators.redis.reasons import CONFIG_REFUSED, CONFIGURING, LOG_INCOMPLETE, SNAPSHOT_FAILED
-from operators.redis.state.instance import Instance, endpoint
+from operators.redis.state.instance import Instance, endpoint, understands
 from operators.redis.steps.configuration import (
-    awaits_log,
     claims,
     configured,
     keeps_persistence,
@@ -31,8 +30,6 @@ from operators.redis.steps.configuration import (
     reports,
     started_with,
     stops_log,
-    template_text,
-    understands,
     uses,
     without_snapshot,
 )
@@ -64,7 +61,7 @@ def apply_config(seen: Assessment) -> Step:
         return PASS
     settings = live_settings(seen)
     mark = configured(settings)
-    appends = redis_conf.appends(seen.resource, template_text(seen))
+    appends = redis_conf.appends(seen.resource, seen.template_text)
     loads_snapshots = appends and (not seen.starts_with_log or records(seen, log=False))
     kept_for_others = PERSISTENCE if keeps_persistence(seen) else ("appendonly",) if stops_log(seen) else ()
     actions: list[Action] = []
@@ -86,7 +83,7 @@ def apply_config(seen: Assessment) -> Step:
             names.append(instance.name)
             actions += due
     if not actions:
-        return _await_logs(seen) if awaits_log(seen) else _save_snapshots(seen)
+        return _await_logs(seen) if seen.awaits_log else _save_snapshots(seen)
     message = f"{', '.join(names)} are applying settings without a restart."
     return Step(tuple(actions), Progress.PROGRESSING, CONFIGURING, message, requeue=GOSSIP_SECONDS)
 

@@ -12,7 +12,6 @@ from operators.redis.objects import names
 from operators.redis.objects.names import CERTIFICATE_MARK
 from operators.redis.objects.redis_conf import appends
 from operators.redis.state.observed import outlives_pods
-from operators.redis.steps.configuration import template_text
 from operators.redis.steps.rollout_markers import is_applied
 from shared.kubernetes.accessors import is_terminating
 from shared.pki.secret_names import authority_secret
@@ -59,7 +58,7 @@ def _refusal(seen: Assessment) -> str:
         lacks = f"PersistentVolumeClaim {listed(ending)}: being deleted"
     elif not outlives_pods(resource):
         lacks = "there is no spec.storage"
-    elif not appends(resource, template_text(seen)) or not seen.starts_with_log:
+    elif not appends(resource, seen.template_text) or not seen.starts_with_log:
         lacks = 'appendonly is "no"'
     elif not resource.spec.rolls:
         return "spec.pod[0].updateStrategy is OnDelete: delete these pods to let them use it."

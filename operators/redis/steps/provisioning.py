@@ -24,7 +24,7 @@ from operators.redis.security import certificates
 from operators.redis.security.users import GENERATED, NEXT, REQUEST, USER, Passwords
 from operators.redis.state.observed import Observed
 from operators.redis.state.volume_record import origin
-from operators.redis.steps.configuration import as_started, config_marks, template_text
+from operators.redis.steps.configuration import as_started, config_marks
 from operators.redis.steps.fresh_identity import files_number, is_switching_off
 from operators.redis.steps.rolling_update import permitted
 from operators.redis.steps.rollout_markers import applied_everywhere, made_with
@@ -72,7 +72,7 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     image = runs.image_reference(seen.settings.image_repository)
     digest, mark, persistence = config_marks(running)
     uid = origin(seen.resource, seen)
-    marks, text = made_with(seen.secrets) | {CONFIG_MARK: mark}, template_text(running)
+    marks, text = made_with(seen.secrets) | {CONFIG_MARK: mark}, running.template_text
     starting = as_started(running)
     if is_switching_off(seen):  # also if the spec has persistence again
         starting = starting.changed_to({"config": starting.spec.config | {"appendonly": "no", "save": ""}})

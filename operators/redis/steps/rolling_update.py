@@ -8,11 +8,12 @@ from functools import partial
 
 from operators.redis.api.engine_versions import Engine, Version, refusal, upgrade_refusal
 from operators.redis.facts.assessment import Assessment
+from operators.redis.facts.nodes import PENDING_LOG
 from operators.redis.objects.names import CONTAINER
 from operators.redis.objects.pod import TEMPLATE
 from operators.redis.reasons import PODS_OUTDATED, ROLL_BLOCKED, VERSION_REFUSED
-from operators.redis.state.instance import Instance
-from operators.redis.state.observed import Observed, outlives_pods
+from operators.redis.state.instance import Instance, understands
+from operators.redis.state.observed import Observed
 from operators.redis.steps.failover import take_over
 from operators.redis.steps.waiting import BLOCKED_SECONDS, FAILOVER_SECONDS, GOSSIP_SECONDS, SYNC_SECONDS
 from operators.redis.topology.cluster_view import Seen
@@ -155,7 +156,7 @@ def _recreate_broken(seen: Assessment, roll: RollingUpdate[Instance], instance: 
 def _would_lose_data(seen: Assessment, instance: Instance) -> bool:
     """Return whether data that may be the only copy would be lost with a pod."""
     node_id = instance.id or (instance.recorded.node_id if instance.recorded else "")
-    if not seen.resource.formed or seen.keeps_data(instance) or seen.lost(node_id):
+    if not seen.resource.formed or not seen.why_keys_end(instance) or seen.lost(node_id):
         return False
     return bool(seen.view.slots_of(node_id)) or seen.is_needed(node_id)
 
@@ -242,15 +243,28 @@ def _fail_over(seen: Assessment, roll: RollingUpdate[Instance], instance: Instan
     if followed:
         names = ", ".join(seen.name_of(replica) for replica in followed)
         return roll.block(instance, f"it is a primary, and none of its replicas ({names}) is in sync.{_kept(seen)}")
-    if not seen.keeps_data(instance):
-        if seen.starts_with_log and seen.is_persistent and instance.report and instance.report.log_pending:
-            return roll.wait(f"Waiting for {instance.name} to write its append-only file.", requeue=SYNC_SECONDS)
-        lacks = "its claim is being deleted" if instance.volume else "no spec.storage"
-        lacks = "its keys are only in memory" if outlives_pods(seen.resource, instance) else lacks
-        why = f"it is a primary without a replica, and its data would be lost with its pod ({lacks})."
-        advice = "Increase spec.replicas, with replicasPerMaster 1; or, if its keys may be lost, delete the pod."
-        return roll.block(instance, f"{why} {advice}")
-    return roll.recreate(instance, " is being recreated. It has no replica: its slots are not served until it is back.")
+    if not (why := seen.why_keys_end(instance)):
+        how = " is being recreated. It has no replica: its slots are not served until it is back."
+        return roll.recreate(instance, how)
+    without = [each for each in seen.instances if each.report and not each.report.has_log]
+    others = [each.name for each in without if not understands(seen.resource, each)]
+    if instance.id not in seen.primaries or _may_move(seen) or (seen.awaits_log and not others):
+        return PASS  # slots move first; or `apply_config` reports the append-only files that servers begin
+    if why == PENDING_LOG:
+        return roll.wait(f"Waiting for {instance.name} to write its append-only file.", requeue=SYNC_SECONDS)
+    advice = "Increase spec.replicas, with replicasPerMaster 1; or, if its keys may be lost, delete the pod."
+    if seen.awaits_log:
+        advice = f"Revert spec.version until all have an append-only file: {', '.join(others)} cannot begin it before."
+    stays = " Slots stay until then: an older version cannot read keys of a newer one." if seen.slot_plan.moves else ""
+    why = f"it is a primary without a replica, and its data would be lost with its pod ({why}). {advice}{stays}"
+    return roll.block(instance, why)
+
+
+def _may_move(seen: Assessment) -> bool:
+    """Return whether slots are to move, and no older version is to receive them from a newer one."""
+    at = {node_id: Version.parse(each.report.version) for node_id, each in seen.reachable.items() if each.report}
+    moves = [(at.get(each.source), at.get(each.target)) for each in seen.slot_plan.moves]
+    return bool(moves) and all(source and target and source <= target for source, target in moves)
 
 
 def successor_in_sync(seen: Assessment, primary: str) -> Seen | None:

@@ -14,6 +14,7 @@ from tests.support.plays import begun, pods, ready, run
 from tests.support.redis.scenarios import NEW, cluster, in_memory
 
 MEMORY: Obj = {"config": {"appendonly": "no", "save": ""}}
+SNAPSHOTS: Obj = {"config": {"appendonly": "no"}}
 ALONE: Obj = {"replicasPerMaster": 0}
 
 
@@ -40,6 +41,31 @@ async def test_replicas_take_over_before_they(replicas: int, version: str | None
     play = await changed(cluster(6, **MEMORY), cluster(replicas, **to, **MEMORY, **ALONE))
     assert ready(play)["reason"] == "Ready"
     assert len(pods(play)) == replicas
+
+
+@pytest.mark.parametrize("files", [pytest.param({}, marks=pytest.mark.nightly), SNAPSHOTS], ids=["log", "snapshots"])
+@pytest.mark.parametrize("replicas", [6, pytest.param(3, marks=pytest.mark.nightly)])
+async def test_replicas_take_over_before_persistence_is_switched_on(replicas: int, files: Obj) -> None:
+    """Files of a process that begins as a new node have its id in their names: the next pod does not read them."""
+    play = await changed(cluster(6, **MEMORY), cluster(replicas, **files, **ALONE))
+    assert ready(play)["reason"] == "Ready"
+    assert len(pods(play)) == replicas
+
+
+@pytest.mark.parametrize("version", [None, NEW], ids=["alone", "with an upgrade"])
+async def test_primaries_become_replicas_before_only_copies_are_restarted(version: str | None) -> None:
+    to = {"version": version} if version else {}
+    play = await changed(cluster(6, **ALONE, **MEMORY), cluster(6, **to, **MEMORY), later(60))
+    assert ready(play)["reason"] == "Ready"
+    assert len([process for process in redis_of(play.world).running if process.node.me.slots]) == 3
+
+
+@pytest.mark.parametrize("replicas", [5, 3], ids=["out", "in"])
+async def test_cluster_whose_only_copies_are_not_restarted_still_scales(replicas: int) -> None:
+    given = cluster(4, **ALONE, **MEMORY)
+    play = await changed(given, cluster(replicas, NEW, **ALONE, **MEMORY), later(60))
+    assert len([process for process in redis_of(play.world).running if process.node.me.slots]) == replicas
+    assert ready(play)["reason"] == "RollBlocked"
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from operators.redis.api.status import RecordedNode
 from operators.redis.client.responses import Follower, Node, NodeReport, digest
 from operators.redis.client.server import REPLICATION_USER
 from operators.redis.facts.assessment import Assessment
-from operators.redis.objects import names
+from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import CONFIG_MARK, USERS_MARK
-from operators.redis.objects.pod import TEMPLATE
+from operators.redis.objects.pod import LAST_RUN_VARIABLE, TEMPLATE
 from operators.redis.plan import Planner
 from operators.redis.security.secrets import Secrets, judge
 from operators.redis.security.users import Passwords
@@ -82,12 +82,13 @@ class At:
         had_keys: whether the status records that this copy had keys.
         problem: reason and message of the waiting container, as `Reason: message`.
         stale_address: address at which the other nodes know this one; empty for its current address.
-        old: whether the pod has an earlier template.
+        old: whether the pod has an earlier template; afresh: whether each of its processes begins as a new node.
         host: Kubernetes node of the pod (None: one of its own; empty: not scheduled); zone: zone of that node.
         since: last transition time in the status.
         refuses_writes: whether the node cannot write to its log.
-        unsaved: whether the node could not write its last snapshot.
-        settings: settings that the server reports.
+        rewrites_log, rewrite_failed, log_pending: state of its log, as in `Facts`.
+        save_failed: whether the node could not write its last snapshot.
+        settings: settings that the server reports; None for the persistence of the spec.
         open_slots: open slots, as `{slot: (">", number)}` for migrating or `("<", number)` for importing.
         strays: number of keys of slots that the node does not own, by slot.
         trimming: number of its keys that the server is deleting, after it gave their slots away.
@@ -116,8 +117,11 @@ class At:
     had_keys: bool = False
     loading: bool = False
     refuses_writes: bool = False
-    unsaved: bool = False
-    settings: Mapping[str, str] = field(default_factory=dict)
+    save_failed: bool = False
+    rewrites_log: bool = False
+    rewrite_failed: bool = False
+    log_pending: bool = False
+    settings: Mapping[str, str] | None = None
     memory: int = 0
     max_memory: int = 0
     pod: bool = True
@@ -132,6 +136,7 @@ class At:
     address: str = ""
     stale_address: str = ""
     old: bool = False
+    afresh: bool = False
     created: str = LONG_AGO
     since: str = LONG_AGO
     version: str = "8.0.2"
@@ -277,6 +282,9 @@ def _instance(resource: RedisCluster, at: tuple[At, ...], number: int) -> Instan
     pod_obj = _pod(resource, number, spot, disk) if spot.pod else None
     recorded = next((known for known in resource.recorded_nodes if known.name == name), None)
     report = report_of(at, number) if spot.up and spot.pod else None
+    if report and spot.settings is None:
+        settings = redis_conf.live(resource)
+        report = replace(report, settings={name: settings[name] for name in redis_conf.PERSISTENCE if name in settings})
     return Instance(
         number,
         name,
@@ -305,8 +313,11 @@ def report_of(at: tuple[At, ...], number: int) -> NodeReport:
         max_memory=spot.max_memory,
         loading=spot.loading,
         refuses_writes=spot.refuses_writes,
-        unsaved=spot.unsaved,
-        settings=spot.settings,
+        save_failed=spot.save_failed,
+        rewrites_log=spot.rewrites_log,
+        rewrite_failed=spot.rewrite_failed,
+        log_pending=spot.log_pending,
+        settings=spot.settings or {},
         replicates="" if spot.of is None else spot.link or f"{address(spot.of, at[spot.of])}:6379",
         link_up=spot.of is None or (spot.synced and (bool(spot.link) or _accepts_links(at[spot.of]))),
         unlinked_seconds=spot.unlinked_seconds,
@@ -391,6 +402,7 @@ def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
             TEMPLATE: FORMER if spot.old else CURRENT,
             CONFIG_MARK: configured(live_settings(assess(resource, Observed()))),
             USERS_MARK: secrets_of(resource).users_mark,
+            **({names.LAST_RUN: f"run-{number}"} if spot.afresh else {}),
         },
     }
     if spot.leaving:
@@ -403,7 +415,13 @@ def _pod(resource: RedisCluster, number: int, spot: At, disk: str) -> Obj:
         "conditions": [{"type": "Ready", "status": str(ready)}],
     }
     host = spot.host if spot.host is not None else f"host-{number}"
-    return {"kind": "Pod", "metadata": metadata, "spec": {"nodeName": host, "containers": []}, "status": reported}
+    containers = [{"name": names.CONTAINER, "env": [{"name": LAST_RUN_VARIABLE}]}] if spot.afresh else []
+    return {
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"nodeName": host, "containers": containers},
+        "status": reported,
+    }
 
 
 _CLAIM_LABELS = {

@@ -84,6 +84,10 @@ def test_number_out_of_bounds_is_kept_and_any_other_wrong_value_is_not(kind: str
         assert fallback(kind, noting(spec | {field: "many"})) is None
 
 
-def test_spec_that_is_too_large_is_not_noted() -> None:
+def test_of_a_spec_that_is_too_large_only_the_digest_is_noted() -> None:
     spec = {"size": 3, "annotations": {f"key-{number}": "x" * 1000 for number in range(MAX_BYTES // 1000)}}
-    assert note(etcd.EtcdCluster(made("EtcdCluster", spec), etcd.EtcdCluster.parse(made("", {"size": 3})).spec)) == {}
+    parsed = etcd.EtcdCluster.parse(made("", {"size": 3})).spec
+    noted, other = (note(etcd.EtcdCluster(made("EtcdCluster", each), parsed)) for each in (spec, spec | {"size": 5}))
+    assert noted != other, "it shows whether the spec is applied"
+    assert len(noted[APPLIED_SPEC]) < 200
+    assert fallback("EtcdCluster", {"metadata": {"annotations": noted}}) is None

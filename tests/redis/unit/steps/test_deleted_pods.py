@@ -10,11 +10,13 @@ import pytest
 
 from operators.redis.client.commands import ShutDown
 from operators.redis.objects.names import CONTAINER
+from operators.redis.state.observed import Observed
+from operators.redis.steps.configuration import ensure_config_map
 from operators.redis.steps.deleted_pods import stop_servers
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pods import Pod
 from shared.runtime.plan import PASS, Delete, Step
-from tests.redis.unit.world import NOW, At, assess, formed, world
+from tests.redis.unit.world import NOW, At, assess, cluster, formed, of, stored, world
 
 SHARDS = formed()
 SNAPSHOTS: Obj = {"appendonly": "no"}
@@ -43,6 +45,7 @@ def step(
     Args:
         error: seconds by which the clock of the operator is ahead.
     """
+    config_map = more.pop("config_map", None)
     resource, seen = world(*(nodes or SHARDS), **more)
     instances = list(seen.instances)
     pod_obj = instances[3].pod_obj
@@ -57,7 +60,7 @@ def step(
     pod = Pod.of(pod_obj, container=CONTAINER)
     instances[3] = replace(instances[3], pod_obj=pod_obj, pod=pod, report=report, deleted_seconds=deleted)
     now = NOW + timedelta(seconds=error)
-    return stop_servers(assess(resource, replace(seen, instances=tuple(instances)), now))
+    return stop_servers(assess(resource, replace(seen, instances=tuple(instances), config_map=config_map), now))
 
 
 def unreachable() -> tuple[At, ...]:
@@ -115,9 +118,12 @@ def test_only_copy_is_not_shut_down() -> None:
 
 
 @pytest.mark.parametrize(("settings", "stops"), [(VOLATILE, 0), ({}, 0), (LOG, 1), (SNAPSHOTS | {"save": "60 1"}, 1)])
-@pytest.mark.parametrize("config", [{}, VOLATILE], ids=["switched on", "switched off"])
-def test_running_server_has_the_only_copy_by_what_it_writes_itself(settings: Obj, stops: int, config: Obj) -> None:
-    """The spec may have changed since, and the server runs with its former settings."""
+@pytest.mark.parametrize(("config", "stays"), [({}, 1), (VOLATILE, 0)], ids=["switched on", "switched off"])
+def test_running_server_has_the_only_copy_by_what_it_writes_itself(
+    settings: Obj, stops: int, config: Obj, stays: int
+) -> None:
+    """The spec may have changed since, and the server runs with its former settings; the next pod may ignore files."""
     nodes = [replace(SHARDS[0], of=3, slots="", synced=False, copied=False), *SHARDS[1:]]
     nodes[3] = replace(SHARDS[0])
-    assert len(step(*nodes, settings=settings, config=config).actions) == stops
+    [file] = of(ensure_config_map(assess(cluster(*nodes, config=settings), Observed())).actions, "Apply")
+    assert len(step(*nodes, settings=settings, config=config, config_map=stored(file.obj)).actions) == stops * stays

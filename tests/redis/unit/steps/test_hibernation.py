@@ -243,19 +243,29 @@ def test_stopped_pods_neither_return_nor_are_missed_while_the_cluster_is_paused(
     assert made.health.available.reason == "Hibernated"
 
 
+MEMORY = {"appendonly": "no", "save": ""}
+SNAPSHOTS = {"appendonly": "no", "save": "3600 1"}
+
+
 @pytest.mark.parametrize(
-    ("spec", "text"),
+    ("spec", "text", "settings", "why"),
     [
-        ({"pod": [{"configmap": "mine"}]}, 'appendonly no\nsave ""\n'),
-        ({"config": {"appendonly": "no", "save": ""}}, ""),
-        ({"config": {"appendonly": "no", "shutdown-on-sigterm": "nosave force"}}, ""),
+        ({"pod": [{"configmap": "mine"}]}, 'appendonly no\nsave ""\n', MEMORY, "the keys are only in memory"),
+        ({"config": MEMORY}, "", MEMORY, "the keys are only in memory"),
+        (
+            {"config": SNAPSHOTS},
+            "",
+            {**SNAPSHOTS, "shutdown-on-sigterm": "nosave force"},
+            "with shutdown-on-sigterm nosave, no snapshot is written",
+        ),
     ],
     ids=["the user's file", "spec.config", "no snapshot on SIGTERM"],
 )
-def test_nodes_that_keep_no_data_do_not_stop(spec: Obj, text: str) -> None:
-    resource = cluster(*formed(), hibernate=True, **spec)
-    why = why_running(assess(resource, seen(resource, *formed(), config=ConfigTemplate(text))))
-    assert why == ('with appendonly "no", and save "" or shutdown-on-sigterm "nosave", writes would end with the pods.')
+def test_nodes_that_keep_no_data_do_not_stop(spec: Obj, text: str, settings: Obj, why: str) -> None:
+    at = [replace(each, settings=settings) for each in formed()]
+    resource = cluster(*at, hibernate=True, **spec)
+    found = seen(resource, *at, config=ConfigTemplate(text))
+    assert why_running(assess(resource, found)) == f"6 of 6 pods would lose keys ({why})."
 
 
 @pytest.mark.parametrize(
@@ -268,9 +278,11 @@ def test_nodes_that_write_their_data_when_they_end_may_stop(config: Obj) -> None
 
 
 def test_hibernation_waits_while_a_node_cannot_write_snapshots() -> None:
-    made = planned(P0, replace(P1, unsaved=True), P2, R0, R1, R2, hibernate=True, status=ANNOUNCED)
+    at = (P0, replace(P1, save_failed=True), P2, R0, R1, R2)
+    made = planned(*at, hibernate=True, status=ANNOUNCED, config=SNAPSHOTS)
     assert (record_of(made), made.verdict.reason) == ({}, "Hibernating")
-    assert "demo-1 could not write the last snapshot. Check the space on the volume" in made.verdict.message
+    assert "demo-1 would lose keys (the last snapshot failed: check the space on the volume" in made.verdict.message
+    assert record_of(planned(*at, hibernate=True, status=ANNOUNCED)) != {}, "nodes read no snapshot"
 
 
 def test_pods_whose_claims_are_being_deleted_do_not_stop() -> None:

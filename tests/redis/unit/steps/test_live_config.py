@@ -916,7 +916,7 @@ def test_template_that_another_client_wrote_is_never_applied() -> None:
     resource = cluster(*formed(), pod=[{"configmap": "mine"}])
     found = applied(resource, observed(resource, resource, template=given))
     assert found.config_map
-    forged = edited(found.config_map, **{configuration.TEMPLATE_KEY: f"{given}maxmemory-policy allkeys-random\n"})
+    forged = edited(found.config_map, **{config_map.TEMPLATE_KEY: f"{given}maxmemory-policy allkeys-random\n"})
     invalid = ConfigTemplate(problem=SecretProblem(CONFIG_MAP_INVALID, "demo is invalid."))
     found = replace(found, config_map=forged, config=invalid)
     for _ in range(2):

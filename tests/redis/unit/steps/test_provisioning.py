@@ -10,12 +10,12 @@ import pytest
 from operators.redis.api.resource import RedisCluster
 from operators.redis.database import DATABASE
 from operators.redis.objects import names
+from operators.redis.objects.config_map import TEMPLATE_KEY
 from operators.redis.objects.names import CLUSTER_UID
 from operators.redis.objects.redis_conf import CONFIG_KEY, WITHDRAWN
 from operators.redis.state.instance import Instance
 from operators.redis.state.observed import ConfigTemplate, Observed
 from operators.redis.steps import configuration, provisioning
-from operators.redis.steps.configuration import TEMPLATE_KEY
 from shared.kubernetes import ownership
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.secrets import content_of

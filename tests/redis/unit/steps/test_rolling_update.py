@@ -10,8 +10,8 @@ import pytest
 
 from operators.redis.running_cluster import keep_replicas
 from operators.redis.slots.hash_slots import Slots
-from operators.redis.state.observed import Observed
-from operators.redis.steps.configuration import ensure_config_map
+from operators.redis.state.observed import ConfigTemplate, Observed
+from operators.redis.steps.configuration import ensure_config_map, live_settings
 from shared.kubernetes.kinds import Obj
 from shared.runtime.plan import Plan
 from shared.status.verdict import Progress
@@ -155,13 +155,29 @@ def test_primary_without_replicas_is_restarted_if_its_volume_has_the_data() -> N
     assert "its slots are not served until it is back" in made.verdict.message
 
 
+SNAPSHOTS: Obj = {"appendonly": "no", "save": "3600 1"}
+NOSAVE: Obj = {"shutdown-on-sigterm": "nosave"}
+IN_MEMORY_ONLY = "the keys are only in memory"
+UNWRITABLE = "writing the append-only file failed: check the space on the volume, and the memory"
 ENDS: dict[str, tuple[list[At], Obj, str]] = {
     "no storage": (alone(LOG), {"storage": None}, "no spec.storage"),
-    "claim ends": (alone(LOG, claim_leaving=True), {}, "its claim is being deleted"),
-    "in memory": (alone(VOLATILE), {"config": VOLATILE}, "its keys are only in memory"),
-    "first log not begun": (alone(VOLATILE), {}, "its keys are only in memory"),
-    "log about to end": (alone(LOG), {"config": VOLATILE}, "its keys are only in memory"),
-    "unknown settings": (alone({}), {}, "its keys are only in memory"),
+    "claim ends": (alone(LOG, claim_leaving=True), {}, "the claim is being deleted"),
+    "in memory": (alone(VOLATILE), {"config": VOLATILE}, IN_MEMORY_ONLY),
+    "first log not begun": (alone(VOLATILE), {}, IN_MEMORY_ONLY),
+    "log about to end": (alone(LOG), {"config": VOLATILE}, IN_MEMORY_ONLY),
+    "unknown settings": (alone({}), {}, IN_MEMORY_ONLY),
+    "begins as a new node": (alone(SNAPSHOTS, afresh=True), {"config": SNAPSHOTS}, IN_MEMORY_ONLY),
+    "refuses writes": (alone(LOG, refuses_writes=True), {}, UNWRITABLE),
+    "no snapshot": (
+        alone(SNAPSHOTS, save_failed=True),
+        {"config": SNAPSHOTS},
+        "the last snapshot failed: check the space on the volume, and run BGSAVE",
+    ),
+    "nosave": (
+        alone(SNAPSHOTS | NOSAVE),
+        {"config": SNAPSHOTS | NOSAVE},
+        "with shutdown-on-sigterm nosave, no snapshot is written",
+    ),
 }
 
 
@@ -170,15 +186,42 @@ def test_primary_without_replicas_whose_data_ends_with_its_pod_is_not_restarted(
     at: list[At], spec: Obj, why: str
 ) -> None:
     made = planned(*at, replicasPerMaster=0, **spec)
-    assert (made.verdict.reason, "evict Pod demo-0" in acts(made.actions)) == ("RollBlocked", False)
+    assert made.verdict.reason == "RollBlocked"
+    assert not {"evict Pod demo-0", "delete Pod demo-0"} & {*acts(made.actions)}
     assert f"({why}). Increase spec.replicas" in made.verdict.message
+    assert applied(made, "PodDisruptionBudget")["maxUnavailable"] == 0
+
+
+def test_log_needs_no_snapshot() -> None:
+    made = planned(*alone(LOG | NOSAVE, save_failed=True), replicasPerMaster=0, config=NOSAVE)
+    assert acts(made.actions) == ["evict Pod demo-0"]
+    assert applied(made, "PodDisruptionBudget")["maxUnavailable"] == 1
+
+
+@pytest.mark.parametrize("config", [LOG, SNAPSHOTS], ids=["log", "snapshots"])
+def test_primary_that_runs_although_no_node_reaches_it_is_not_restarted(config: Obj) -> None:
+    """What its process writes is unknown."""
+    away = At(thirds()[0], old=True, up=False, failed=True, runs=True)
+    made = planned(away, *alone(config)[1:], replicasPerMaster=0, config=config)
+    assert (made.verdict.reason, acts(made.actions)) == ("RollBlocked", [])
+    assert "it is unreachable, and its data, which may be the only copy" in made.verdict.message
+    assert applied(made, "PodDisruptionBudget")["maxUnavailable"] == 0
+
+
+def test_last_valid_file_of_the_user_counts() -> None:
+    resource, found = world(*alone(SNAPSHOTS), replicasPerMaster=0, pod=[{"configmap": "mine"}])
+    files = ConfigTemplate("appendonly no\nsave 60 1\n")
+    [file] = of(ensure_config_map(assess(resource, replace(found, config=files))).actions, "Apply")
+    for text in (files, ConfigTemplate('appendonly no\nsave ""\nhz "43\n')):
+        made = plan(resource, replace(found, config_map=stored(file.obj), config=text))
+        assert "evict Pod demo-0" in acts(made.actions)
 
 
 @pytest.mark.parametrize("replicas", [3, 6], ids=["are removed", "become primaries"])
 def test_replicas_of_keys_in_memory_stay_until_all_pods_have_restarted(replicas: int) -> None:
     in_memory = [replace(at, settings=VOLATILE) for at in OLD]
     made = planned(*in_memory, replicas=replicas, replicasPerMaster=0, config=VOLATILE)
-    assert "evict Pod demo-3" in acts(made.actions)
+    assert "delete Pod demo-3" in acts(made.actions)
     rolled = [replace(at, old=number < 3) for number, at in enumerate(in_memory)]
     made = planned(*rolled, replicas=replicas, replicasPerMaster=0, config=VOLATILE)
     assert [call.id for call in of(made.actions, "FailOver")] == [node_id(3)]
@@ -205,11 +248,49 @@ def applied(made: Plan, kind: str) -> Obj:
     return found["spec"]  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize(("present", "evictable"), [(6, 1), (5, 0), (4, 0)])
-def test_no_eviction_is_permitted_while_a_primary_lacks_a_copy(present: int, evictable: int) -> None:
+@pytest.mark.parametrize("present", [6, 5, 4])
+def test_no_eviction_is_permitted_while_replicas_in_memory_are_removed(present: int) -> None:
+    """An updated primary that is evicted resumes with its id, and empties its replica."""
     made = removing(*IN_MEMORY[:present])
+    assert applied(made, "PodDisruptionBudget")["maxUnavailable"] == 0
+    assert acts(made.actions) == ["delete Pod demo-3"]
+
+
+@pytest.mark.parametrize(("lacking", "evictable"), [(None, 1), (replica(2, synced=False, settings=VOLATILE), 0)])
+def test_no_eviction_is_permitted_while_keys_in_memory_have_no_copy(lacking: At | None, evictable: int) -> None:
+    current = [replace(at, old=False) for at in IN_MEMORY]
+    made = planned(*current[:5], lacking or current[5], config=VOLATILE)
     assert applied(made, "PodDisruptionBudget")["maxUnavailable"] == evictable
-    assert acts(made.actions) == [f"{'evict' if evictable else 'delete'} Pod demo-3"]
+    made = planned(*(At(slots, settings=VOLATILE) for slots in thirds(6)), config=VOLATILE)
+    assert applied(made, "PodDisruptionBudget")["maxUnavailable"] == 0, "replicas cannot be there yet"
+
+
+def test_claims_that_end_with_pods_permit_no_eviction() -> None:
+    made = planned(*(At(slots, claim_leaving=True) for slots in thirds()), replicasPerMaster=0)
+    budget = applied(made, "PodDisruptionBudget")
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (0, "IfHealthyBudget")
+
+
+def test_slots_move_while_only_copies_are_not_restarted() -> None:
+    at = alone(VOLATILE)
+    made = planned(*at, EMPTY, EMPTY, replicasPerMaster=0, config=VOLATILE)
+    assert (made.verdict.reason, len(of(made.actions, "MoveSlots"))) == ("Scaling", 1)
+    newer = replace(EMPTY, version="8.2.0")
+    made = planned(*at, newer, newer, replicasPerMaster=0, config=VOLATILE, version="8.2.0")
+    assert len(of(made.actions, "MoveSlots")) == 1
+    updated = [
+        At(slots, keys=5, settings=VOLATILE, old=number < 3, version="8.0.2" if number < 3 else "8.2.0")
+        for number, slots in enumerate(thirds(5))
+    ]
+    made = planned(*updated, replicas=3, replicasPerMaster=0, config=VOLATILE, version="8.2.0")
+    assert (made.verdict.reason, of(made.actions, "MoveSlots")) == ("RollBlocked", [])
+    assert "Slots stay until then: an older version cannot read keys of a newer one." in made.verdict.message
+
+
+def test_primaries_without_replicas_become_replicas_before_they_restart() -> None:
+    at = [At(slots, keys=5, old=True, settings=VOLATILE) for slots in thirds(6)]
+    [call] = of(planned(*at, config=VOLATILE).actions, "MoveSlots")
+    assert len({move.source for move in call.moves}) == 3
 
 
 def test_larger_cluster_gets_its_pods_while_replicas_stay() -> None:
@@ -278,11 +359,49 @@ def test_failed_rewrite_leaves_a_complete_log() -> None:
     assert acts(rewriting(rewrite_failed=True).actions) == ["evict Pod demo-0"]
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_update_waits_for_a_rewrite_that_may_be_the_first_since_a_full_sync(fails: bool) -> None:
-    made = rewriting(rewrite_failed=fails, log_pending=True)
+def test_update_waits_for_a_rewrite_that_may_be_the_first_since_a_full_sync() -> None:
+    made = rewriting(log_pending=True)
     assert (made.verdict.reason, acts(made.actions)) == ("Upgrading", [])
     assert made.verdict.message.endswith("Waiting for demo-0 to write its append-only file.")
+
+
+def test_update_reports_a_file_that_cannot_be_written() -> None:
+    made = rewriting(log_pending=True, rewrite_failed=True)
+    assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == ("RollBlocked", True, [])
+    assert f"({UNWRITABLE})" in made.verdict.message
+
+
+def beginning(*at: At, **more: Any) -> Plan:
+    """Plan of a cluster without replicas that is to have append-only files, while redis.conf has none."""
+    before, _ = world(*at, replicasPerMaster=0, config=VOLATILE)
+    [file] = of(ensure_config_map(assess(before, Observed())).actions, "Apply")
+    resource, found = world(*at, replicasPerMaster=0, **more)
+    found = replace(found, config_map=stored(file.obj))
+    settings = live_settings(assess(resource, found))
+    reports = [
+        each.report and replace(each.report, settings={**settings, **each.report.settings}) for each in found.instances
+    ]
+    instances = (replace(each, report=report) for each, report in zip(found.instances, reports, strict=True))
+    return plan(resource, replace(found, instances=tuple(instances)))
+
+
+@pytest.mark.parametrize(
+    ("fails", "reason", "message"),
+    [
+        (False, "Configuring", "Writing the first append-only file of demo-0, demo-1, demo-2."),
+        (True, "LogIncomplete", "writing the first append-only file failed (aof_last_bgrewrite_status in INFO)"),
+    ],
+)
+def test_update_waits_for_the_first_append_only_files(fails: bool, reason: str, message: str) -> None:
+    made = beginning(*alone(LOG, rewrites_log=True, log_pending=True, rewrite_failed=fails))
+    assert (made.verdict.reason, made.verdict.warning, acts(made.actions)) == (reason, fails, [])
+    assert message in made.verdict.message
+
+
+def test_update_to_another_series_needs_the_append_only_files_first() -> None:
+    made = beginning(*alone(VOLATILE), version="8.2.1")
+    assert (made.verdict.reason, made.verdict.warning) == ("RollBlocked", True)
+    assert "Revert spec.version until all have an append-only file: demo-0, demo-1, demo-2" in made.verdict.message
 
 
 def test_replicas_stay_until_a_user_has_deleted_the_pods() -> None:
