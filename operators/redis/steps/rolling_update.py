@@ -248,8 +248,9 @@ def _fail_over(seen: Assessment, roll: RollingUpdate[Instance], instance: Instan
         return roll.recreate(instance, how)
     without = [each for each in seen.instances if each.report and not each.report.has_log]
     others = [each.name for each in without if not understands(seen.resource, each)]
-    if instance.id not in seen.primaries or _may_move(seen) or (seen.awaits_log and not others):
-        return PASS  # slots move first; or `apply_config` reports the append-only files that servers begin
+    expects = seen.slot_plan.moves or seen.resource.spec.replicas_per_master or instance.id not in seen.primaries
+    if (expects or (seen.awaits_log and not others)) and _can_read_moved(seen):
+        return PASS  # slots move, or replicas join; or `apply_config` reports the files that servers begin
     if why == PENDING_LOG:
         return roll.wait(f"Waiting for {instance.name} to write its append-only file.", requeue=SYNC_SECONDS)
     advice = "Increase spec.replicas, with replicasPerMaster 1; or, if its keys may be lost, delete the pod."
@@ -260,11 +261,11 @@ def _fail_over(seen: Assessment, roll: RollingUpdate[Instance], instance: Instan
     return roll.block(instance, why)
 
 
-def _may_move(seen: Assessment) -> bool:
-    """Return whether slots are to move, and no older version is to receive them from a newer one."""
+def _can_read_moved(seen: Assessment) -> bool:
+    """Return whether no slot is to move to a server of an older version."""
     at = {node_id: Version.parse(each.report.version) for node_id, each in seen.reachable.items() if each.report}
     moves = [(at.get(each.source), at.get(each.target)) for each in seen.slot_plan.moves]
-    return bool(moves) and all(source and target and source <= target for source, target in moves)
+    return all(source and target and source <= target for source, target in moves)
 
 
 def successor_in_sync(seen: Assessment, primary: str) -> Seen | None:

@@ -176,7 +176,7 @@ KINDS = {
     "fresh_identity.obj": "template pod claim",
     "redis_conf.before": "ConfigMap",
     "observed.found": "ConfigMap",
-    "configuration.found": "ConfigMap",
+    "nodes.found": "ConfigMap",
     "configuration.applied": "ConfigMap",
 }
 """Kinds of the objects of which annotations are read, by the expression; one with its module comes first."""
