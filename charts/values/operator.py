@@ -367,7 +367,7 @@ class PolicyValues(Values):
     approval_namespaces: list[Annotated[str, Field(pattern=r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$")]] = Field(
         [],
         description="Namespaces in which each change of a spec needs an approval, as with `spec.changes: Approved`; "
-        "`*` stands for all.",
+        "`*` means all.",
     )
     deletion_protection: bool = Field(
         True,

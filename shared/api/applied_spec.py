@@ -52,11 +52,11 @@ def unapproved(resource: CustomResource[Any], workloads: Iterable[Obj | None]) -
     It is of this change only: the generation counts each change, also one back and forth. A resource that has never
     changed needs no approval. Without a note it is unknown what was applied, which is no approval either.
     """
-    metadata, wanted = resource.obj["metadata"], note(resource).get(APPLIED_SPEC, "")
+    metadata, present = resource.obj["metadata"], note(resource).get(APPLIED_SPEC, "")
     noted = next((annotation(workload, APPLIED_SPEC) for workload in workloads if workload), "")
-    change = [resource.uid, metadata.get("generation"), noted, wanted]
+    change = [resource.uid, metadata.get("generation"), noted, present]
     token = hashlib.sha256(orjson.dumps(change)).hexdigest()[:16]
-    is_applied = metadata.get("generation") == 1 or noted == wanted != ""
+    is_applied = metadata.get("generation") == 1 or noted == present != ""
     return "" if is_applied or annotation(resource.obj, APPROVAL) == token else token
 
 

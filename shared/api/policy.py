@@ -24,7 +24,7 @@ class PlatformPolicy:
         allowed_registries: registries, or repositories in them, of the images that a spec may name, such as
             registry.example.com/team; empty allows all.
         allow_host_path: whether a spec may mount directories of the nodes.
-        approval_namespaces: namespaces in which each change of a spec needs an approval; "*" stands for all.
+        approval_namespaces: namespaces in which each change of a spec needs an approval; "*" means all.
     """
 
     require_tls: bool = False

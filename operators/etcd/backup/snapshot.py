@@ -130,8 +130,8 @@ def beyond_retention(stored: Iterable[tuple[Record, bool]], keep: int) -> list[R
     A snapshot that is not complete counts for nothing, so that the last complete ones are never returned. One that is
     not current counts only against others that are not, and is returned if a later one of the same member has the same
     revision, as during an outage: the data of another member may differ. So the last one of each member of a cluster
-    stays until a current one of that cluster is taken, and one with newer data than all later ones stays, because those
-    may be of a member that lags, or of the other cluster after a recovery.
+    stays until a current one of that cluster is taken. One with newer data than all later ones stays, because those may
+    be of a member that lags, or of the other cluster after a recovery.
 
     Args:
         stored: records of one schedule, each with whether its file is complete.

@@ -1,6 +1,6 @@
 """Changes that wait for an approval (`spec.changes`), for each kind of database.
 
-A held change is not applied, what runs is repaired, and an approval is of exactly one change.
+A change that waits is not applied, what runs is repaired, and an approval is of exactly one change.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Case(NamedTuple):
     Attributes:
         applied: returns the step that applies a spec with fields in addition to those of the first one.
         field: field that a change sets, with the value before and after it.
-        parse, minimal: as `Fallback` has them.
+        parse, minimal: arguments of `Fallback`.
     """
 
     subject: Subject
@@ -139,7 +139,7 @@ async def test_change_waits_for_its_approval_and_is_then_carried_out(case: Case)
 
 
 @KINDS
-async def test_what_runs_is_repaired_while_a_change_waits(case: Case) -> None:
+async def test_servers_are_repaired_while_a_change_waits(case: Case) -> None:
     subject = case.subject
     run = await created(
         case._replace(
@@ -235,7 +235,7 @@ def seen(case: Case, policy: PlatformPolicy, spec: Obj, *, generation: int = 2, 
 
 @KINDS
 @pytest.mark.parametrize("namespaces", [(NAMESPACE,), ("*",), ("other", NAMESPACE)])
-def test_policy_requires_approvals_whatever_the_spec_says(case: Case, namespaces: tuple[str, ...]) -> None:
+def test_policy_requires_approvals_with_any_spec(case: Case, namespaces: tuple[str, ...]) -> None:
     field, before, after = case.field
     policy = PlatformPolicy(approval_namespaces=namespaces)
     for choice in ({}, {"changes": "Automatic"}, APPROVED):
