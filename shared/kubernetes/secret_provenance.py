@@ -74,7 +74,9 @@ async def find(
 
 
 def _is_unproven(resource: Obj, secret: Obj) -> bool:
-    if is_blank(secret) or not secret["metadata"].get("uid"):  # unknown
+    if not secret["metadata"].get("uid"):  # unknown: the metadata are too large
+        return secret["metadata"]["name"] not in recorded(resource)
+    if is_blank(secret) and len(secret.get("data") or ()) <= MAX_KEYS:
         return False
     if (proven := is_proven(resource, secret)) and secret["data"] == REMOVED_DATA:
         raise Conflict("a Secret was adopted during the reconcile, which has not kept its content")
@@ -98,10 +100,8 @@ def record(
 def refusal(resource: Obj, unproven: Iterable[Obj]) -> str:
     """Return the sentence about Secrets whose content may not be used, and what to do."""
     found = [secret["metadata"] for secret in unproven]
-    names, uids = ", ".join(each["name"] for each in found), ",".join(each["uid"] for each in found)
+    names, uids = ", ".join(each["name"] for each in found), ",".join(uid for each in found if (uid := each["uid"]))
     metadata, kind = resource["metadata"], str(resource.get("kind", "")).lower()
     adopt = command("annotate", f"{kind} {metadata['name']}", metadata["namespace"], "--overwrite", f"{ADOPT}={uids}")
-    return (
-        f"Secret {names}: not made by the operator, so its content is not used. Delete it, or adopt it if you know its "
-        f"origin: {adopt}"
-    )
+    advice = f", or adopt it if you know its origin: {adopt}" if uids else "."
+    return f"Secret {names}: not made by the operator, so its content is not used. Delete it{advice}"

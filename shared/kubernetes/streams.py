@@ -5,13 +5,15 @@ object without a version, a connection that breaks or delivers nothing. A caller
 misses nothing, as with client-go.
 
 Large objects that a user changes many times a second delay the events of no other namespace: of a large event, only the
-name of the object waits. When there is no small event, the objects are read by name, in turns by namespace.
+name of the object waits. Meanwhile, the objects are read by name, in turns by namespace; what is left when the API
+server ends the watch, during the next one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import time
 from collections.abc import AsyncIterator
@@ -23,8 +25,10 @@ import orjson
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import MAX_QUOTED, Request, Response, error_of, leave_out
 from shared.kubernetes.encoding import MAX_PARSED_BYTES, MAX_PARSED_VALUES, parsed_share
-from shared.kubernetes.errors import NotFound, Unavailable
+from shared.kubernetes.errors import KubeError, NotFound, Unavailable
 from shared.kubernetes.kinds import Kind, Obj
+
+log = logging.getLogger(__name__)
 
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
 
@@ -34,11 +38,8 @@ LARGE_LINE_BYTES = 16 * 1024
 LARGE_SHARE = 5
 """Large events of all watches together take this part of the event loop, a fifth."""
 
-MAX_WAITING_LINES, READ_SECONDS = 64, 10.0
-"""Number of small events that wait while a large object is read, and longest time that this takes."""
-
-MAX_LAST_OBJECTS = 32
-"""Number of large objects that are read when the API server has ended the watch: for more, the collection is listed."""
+READ_SECONDS = 10.0
+"""Longest time for the read of a large object, and the time until others of its namespace are read if it fails."""
 
 _TEXT = rb'"(?:[^"\\]++|\\.)*+"'
 _LIST = rb'\[(?:[^\]]++|\]++(?!,"\w++":))*+\]++'
@@ -102,6 +103,7 @@ async def open_watch(
     since: int,
     seconds: float,
     accept: str = "application/json",
+    waiting: dict[str, dict[str, Event]] | None = None,
 ) -> AsyncIterator[AsyncIterator[Event]]:
     """Watch a collection; the context is entered when the API server has accepted the request.
 
@@ -112,6 +114,7 @@ async def open_watch(
         since: resourceVersion after which events are sent; 0 begins with an ADDED event for each present object.
         seconds: time after which the API server ends the watch in good order.
         accept: media type of the response.
+        waiting: large objects that the last watch has not read (`_Watch.large`); at the end, those for the next one.
 
     Raises:
         KubeError: the watch is refused or broken.
@@ -123,98 +126,100 @@ async def open_watch(
     request = Request("GET", kind.path(namespace), query)
     async with streams.stream(request, accept=accept) as lines:
         watch = _Watch(streams, kind, request, accept, since)
-        reading = asyncio.ensure_future(watch.read(lines))
+        watch.large = watch.large if waiting is None else waiting
+        tasks = [asyncio.ensure_future(work) for work in (watch.read(lines), watch.read_large())]
+        for task in tasks:
+            task.add_done_callback(watch.queue.put_nowait)
         try:
-            yield watch.events(reading)
+            yield watch.events()
         finally:
             _WATCHES.discard(watch)
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _Watch:
-    """A watch, with the events that were read and not delivered yet.
+    """A watch, with the events that were not delivered yet.
 
     Attributes:
         large: events of large objects, without content, by namespace, in the order of their turns, and by name.
+        queue: the next events, and at last a task that has ended.
     """
 
     def __init__(self, streams: Streams, kind: Kind, request: Request, accept: str, since: int) -> None:
         self._streams, self._kind, self._request, self._accept, self._version = streams, kind, request, accept, since
-        self._small = asyncio.Queue[bytes](MAX_WAITING_LINES)  # lines that are delivered in their order, before others
-        self._changed = asyncio.Event()
+        self._has_large = asyncio.Event()
         self.large: dict[str, dict[str, Event]] = {}
+        self.queue = asyncio.Queue[Event | asyncio.Future[None]]()
         _WATCHES.add(self)
 
     async def read(self, lines: AsyncIterator[bytes]) -> None:
-        """Read lines until the stream ends."""
-        try:
-            async for line in lines:
-                if len(line) > LARGE_LINE_BYTES and (event := _named(self._kind, line)):
-                    metadata = event.obj["metadata"]
-                    self.large.setdefault(metadata["namespace"], {})[metadata["name"]] = event
-                else:
-                    await self._small.put(line)
-                self._changed.set()
-        finally:
-            self._changed.set()
-
-    async def events(self, reading: asyncio.Future[None]) -> AsyncIterator[Event]:
-        """Yield the events until `reading`, the task of `read`, has ended."""
-        resumes = 0.0
-        loop = asyncio.get_running_loop()
-        while True:
-            self._changed.clear()
-            if not self._small.empty():
-                event = _event(self._kind, self._request, self._small.get_nowait())
-                self._version = event.version
-                yield event
-            elif reading.done() and (not self.large or reading.exception() is not None):
-                reading.result()
-                return
-            elif self.large and (reading.done() or loop.time() >= resumes):
-                if reading.done() and sum(map(len, self.large.values())) > MAX_LAST_OBJECTS:
-                    raise Unavailable(f"the watch ended before its large objects were read ({self._request})")
-                try:
-                    event, text = await self._take_large()
-                except Unavailable:
-                    if reading.done():
-                        raise
-                    resumes = loop.time() + READ_SECONDS
-                    continue
-                began = time.thread_time()
-                if text:
-                    event = _event(self._kind, self._request, b'{"type":"MODIFIED","object":%b}' % text)
-                yield event._replace(version=self._version)  # the object may be newer
-                shares = LARGE_SHARE * sum(each is self or bool(each.large) for each in _WATCHES)
-                resumes = loop.time() + (shares - 1) * (time.thread_time() - began)
+        """Read lines, and deliver small events, until the stream ends."""
+        async for line in lines:
+            if len(line) > LARGE_LINE_BYTES and (event := _named(self._kind, line)):
+                metadata = event.obj["metadata"]
+                self.large.setdefault(metadata["namespace"], {})[metadata["name"]] = event
+                self._has_large.set()
             else:
+                event = _event(self._kind, self._request, line)
+                self._version = event.version
+                self.queue.put_nowait(event)
+                await self.queue.join()
+            del line, event  # they may be large, and the next line may be late
+
+    async def read_large(self) -> None:
+        """Read large objects, and deliver them, until cancelled."""
+        loop, resumes = asyncio.get_running_loop(), dict[str, float]()  # after an error, by namespace
+        while True:
+            self._has_large.clear()
+            namespace = next((each for each in self.large if resumes.get(each, 0.0) <= loop.time()), None)
+            if namespace is None:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(resumes if self.large else None):
-                        await self._changed.wait()
+                    async with asyncio.timeout_at(min((resumes[each] for each in self.large), default=None)):
+                        await self._has_large.wait()
+                continue
+            names = self.large[namespace] = self.large.pop(namespace)  # others have the next turn
+            name, event = next(iter(names.items()))
+            names[name] = names.pop(name)
+            try:
+                seconds = await self._deliver_present(event)
+            except (TimeoutError, KubeError) as error:
+                why = str(error) or f"no answer in {READ_SECONDS:.0f} s"
+                log.warning("%s %s/%s: not read after an event, and retried: %s", self._kind, namespace, name, why)
+                resumes[namespace] = loop.time() + READ_SECONDS
+                continue
+            if names[name] is event:
+                del names[name]
+            if not names:
+                del self.large[namespace]
+            shares = LARGE_SHARE * sum(each is self or bool(each.large) for each in _WATCHES)
+            await asyncio.sleep((shares - 1) * seconds)
 
-    async def _take_large(self) -> tuple[Event, bytes]:
-        """Remove the next large event, and return it with the present object; without one if that is deleted.
+    async def _deliver_present(self, event: Event) -> float:
+        """Deliver a large event with the present object; return the CPU time that this took, in seconds."""
+        metadata, line = event.obj["metadata"], None
+        request = Request("GET", self._kind.path(metadata["namespace"], metadata["name"]))
+        with contextlib.suppress(NotFound):
+            if event.type != DELETED:
+                async with asyncio.timeout(READ_SECONDS), self._streams.stream(request, accept=self._accept) as lines:
+                    line = b'{"type":"MODIFIED","object":%b}' % b"".join([part async for part in lines])
+        began = time.thread_time()
+        event = event._replace(type=DELETED) if line is None else _event(self._kind, request, line)
+        found = event.obj["metadata"]
+        if (found["name"], found.get("namespace", "")) != (metadata["name"], metadata["namespace"]):
+            raise Unavailable(f"the API server answered with another object ({request})")
+        self.queue.put_nowait(event._replace(version=self._version))  # the object may be newer
+        await self.queue.join()
+        return time.thread_time() - began
 
-        Raises:
-            Unavailable: the object could not be read, and waits again.
-        """
-        namespace = next(iter(self.large))
-        names = self.large.pop(namespace)
-        event = names.pop(name := next(iter(names)))
-        if names:
-            self.large[namespace] = names
-        if event.type == DELETED:
-            return event, b""
-        request = Request("GET", self._kind.path(namespace, name))
-        try:
-            async with asyncio.timeout(READ_SECONDS), self._streams.stream(request, accept=self._accept) as lines:
-                return event, b"".join([line async for line in lines])
-        except NotFound:
-            return event._replace(type=DELETED), b""
-        except (TimeoutError, Unavailable) as error:
-            self.large.setdefault(namespace, {}).setdefault(name, event)
-            raise Unavailable(f"{error or 'no answer in time'} ({request})") from None
+    async def events(self) -> AsyncIterator[Event]:
+        """Yield the events until a task has ended."""
+        while isinstance(event := await self.queue.get(), Event):
+            yield event
+            del event
+            self.queue.task_done()
+        event.result()
 
 
 _WATCHES = set[_Watch]()  # that are open

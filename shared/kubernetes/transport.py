@@ -145,14 +145,14 @@ class HttpTransport:
 
     @contextlib.asynccontextmanager
     async def stream(self, request: Request, *, accept: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch and yield its lines (`shared.kubernetes.streams.Streams`)."""
+        """Open a watch, or a read, and yield its lines (`shared.kubernetes.streams.Streams`)."""
         headers = {"Accept": accept, **await authorization(self._configuration)}
         try:
             with _closed_pool_as_error():
                 async with self._session.get(self._url(request), headers=headers, timeout=_STREAM_TIMEOUT) as answer:
                     metrics.REST_REQUESTS.labels(code=str(answer.status), method="GET", host=self._address).inc()
                     if answer.status == 200:
-                        yield _lines(answer.content)
+                        yield _lines(answer.content, is_watch="watch" in request.query)
                         return
                     body = _decode(await answer.read())
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
@@ -234,11 +234,11 @@ def _closed_pool_as_error() -> Iterator[None]:
         raise aiohttp.ClientConnectionError("the connections were closed, because the credentials changed") from None
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def _lines(content: aiohttp.StreamReader, *, is_watch: bool = True) -> AsyncIterator[bytes]:
     """Yield the lines of a stream, of any length; of one that is too long to be parsed, the part that names the object.
 
     Raises:
-        aiohttp.ClientPayloadError: the stream ends within a line.
+        aiohttp.ClientPayloadError: a watch ends within a line.
     """
     parts, size = list[bytes](), 0
     async for chunk in content.iter_any():
@@ -249,8 +249,10 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             if part and size <= MAX_LINE_BYTES:
                 parts.append(part)
                 size += len(part)
-    if parts:
+    if parts and is_watch:
         raise aiohttp.ClientPayloadError("the stream ends within an event")
+    if parts:
+        yield b"".join(parts)
 
 
 def _decode(text: bytes) -> Any:

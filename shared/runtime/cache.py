@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from shared.kubernetes.accessors import is_current, resource_version
-from shared.kubernetes.encoding import MAX_PARSED_BYTES, memory
+from shared.kubernetes.encoding import memory
 from shared.kubernetes.kinds import Key, Kind, Obj
 from shared.kubernetes.kubectl import command
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, MAX_OWNED_BYTES, ForeignObject, require_small
@@ -133,7 +133,9 @@ class Cache:
         self._stored: Counter[str] = Counter()  # bytes by namespace
         self._memory: Counter[Key] = Counter()  # that the objects of a resource take when they are read
         self._limits: dict[Key, int] = {}  # of that memory, by resource
-        self._left_out: dict[str, dict[tuple[Kind, Key], int]] = {}  # by namespace; the last list that began before
+        self._most = dict.fromkeys(self.kinds, MAX_STORED_BYTES) | {self.kinds[0]: MAX_RESOURCE_BYTES}
+        self._left_out: dict[str, dict[Kind, dict[Key, int]]] = {}  # by namespace; the last list that began before
+        self._smallest: dict[str, int] = {}  # bytes of those, by namespace
         self._lists = 0
         self._uids: dict[Key, str] = {}  # of resources
         self._by_uid: dict[str, Key] = {}
@@ -194,13 +196,13 @@ class Cache:
         require_small(size, advice, limit)
 
     def _is_left_out(self, kind: Kind, key: Key) -> bool:
-        left_out = self._left_out.get(key.namespace, {})
-        return (kind, key) in left_out or (kind, Key(key.namespace, "")) in left_out
+        left_out = self._left_out.get(key.namespace, {}).get(kind, {})
+        return key in left_out or Key(key.namespace, "") in left_out
 
-    def lacks(self, kind: Kind) -> bool:
-        """Return whether objects were left out for which there is space now."""
-        below = MAX_STORED_BYTES - MAX_PARSED_BYTES  # for the largest object
-        return any(kind == of for at, each in self._left_out.items() if self._stored[at] < below for of, _ in each)
+    def lacks(self) -> set[tuple[Kind, str]]:
+        """Return the kinds, with the namespaces, of which objects were left out for which there is space now."""
+        found = ((kind, at) for at, kinds in self._left_out.items() for kind in kinds)
+        return {(kind, at) for kind, at in found if self._stored[at] + self._smallest[at] <= self._most[kind]}
 
     def all(self, kind: Kind, *, of: Callable[[Key], bool] = lambda _: True) -> Iterator[Obj]:
         """Iterate over the current objects of a kind; safe from any thread.
@@ -221,10 +223,8 @@ class Cache:
     def knows(self, kind: Kind, obj: Obj) -> bool:
         """Whether this version of an object, or a newer one, was already observed or deleted."""
         object_name, version = _object_name(obj), resource_version(obj)
-        kept = self._kept[kind].get(object_name)
-        return (kept is not None and kept.version >= version) or self._tombstones.get(
-            (kind, object_name), -1
-        ) >= version
+        kept, deleted = self._kept[kind].get(object_name), self._tombstones.get((kind, object_name), -1)
+        return max(deleted, kept.version if kept else -1) >= version
 
     def on_changed(self, kind: Kind, obj: Obj) -> None:
         """Store an object from a watch event; reports its resource if the object is new."""
@@ -257,11 +257,9 @@ class Cache:
         if key is not None:
             kept = self._trim(kind, obj)
             packed, size = self._packings[kind].pack(kept), max(memory(kept), MIN_OWNED_BYTES)
-            of_resources = kind == self.kinds[0]
-            stored = self._stored[key.namespace] + len(packed) + ENTRY_BYTES
-            if stored > (MAX_RESOURCE_BYTES if of_resources else MAX_STORED_BYTES):
-                return concerned | self._leave_out(kind, key, object_name)
-            self._stored[key.namespace] = stored
+            if self._stored[key.namespace] + (added := len(packed) + ENTRY_BYTES) > self._most[kind]:
+                return concerned | self._leave_out(kind, key, object_name, added)
+            self._stored[key.namespace] += added
             self._memory[key] += size
             self._kept[kind][object_name] = _Kept(resource_version(obj), key, packed, size)
             self._names[kind].setdefault(key, set()).add(object_name)
@@ -274,11 +272,13 @@ class Cache:
                     self.outdated.add(key)
         return concerned
 
-    def _leave_out(self, kind: Kind, key: Key, object_name: _ObjectName) -> set[Key]:
-        left_out = self._left_out.setdefault(key.namespace, {})
+    def _leave_out(self, kind: Kind, key: Key, object_name: _ObjectName, size: int) -> set[Key]:
+        kinds = self._left_out.setdefault(key.namespace, {})
+        left_out = kinds.setdefault(kind, {})
+        self._smallest[key.namespace] = min(size, self._smallest.get(key.namespace, size))
         for each in (key, Key(*object_name)):
-            is_known = (kind, each) in left_out or len(left_out) < MAX_LEFT_OUT
-            left_out[kind, each if is_known else Key(key.namespace, "")] = self._lists
+            is_known = each in left_out or sum(map(len, kinds.values())) < MAX_LEFT_OUT
+            left_out[each if is_known else Key(key.namespace, "")] = self._lists
         if kind == self.kinds[0]:
             log.error("%s: not observed: objects of operators in its namespace take too much memory", key)
             metrics.OVERSIZED_OBJECTS.labels(kind.name).inc()
@@ -358,11 +358,14 @@ class Cache:
         """
         concerned: set[Key] = set()
         for at in [namespace] if namespace else list(self._left_out):
-            left_out = self._left_out.pop(at, {})
-            stored = {each for each, last in left_out.items() if each[0] == kind and last < number}
-            concerned |= {key for _, key in stored if key in self._names[kind] or key in self._names[self.kinds[0]]}
-            if remaining := {each: last for each, last in left_out.items() if each not in stored}:
-                self._left_out[at] = remaining
+            kinds = self._left_out.get(at, {})
+            left_out = kinds.pop(kind, {})
+            stored = {key for key, last in left_out.items() if last < number}
+            concerned |= {key for key in stored if key in self._names[kind] or key in self._names[self.kinds[0]]}
+            if remaining := {key: last for key, last in left_out.items() if key not in stored}:
+                kinds[kind] = remaining
+            if not kinds and self._left_out.pop(at, None) is not None:
+                del self._smallest[at]
         return concerned
 
     def report(self, concerned: Iterable[Key]) -> None:

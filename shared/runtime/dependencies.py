@@ -383,7 +383,7 @@ class NamedContent:
         self._kind = kind
         self._dependencies = tuple(dependencies)
 
-    async def load(self) -> int:
+    async def load(self, namespace: str | None = None) -> int:  # noqa: ARG002
         for dependencies in self._dependencies:
             dependencies.drop_copies(self._kind)
         return 0

@@ -59,8 +59,8 @@ class Content(Protocol):
     accept: str
     """Media type of the watch."""
 
-    async def load(self) -> int:
-        """Load the whole collection; return its resourceVersion, or 0 if the watch begins with the present objects."""
+    async def load(self, namespace: str | None = None) -> int:
+        """Load the collection, or a namespace; return the version, 0 if the watch begins with the present objects."""
         ...
 
     def take(self, event: Event) -> None:
@@ -103,24 +103,21 @@ class CachedContent:
         self._caches = tuple(caches)
         self._limit = limit or nullcontext()
 
-    async def load(self) -> int:
+    async def load(self, namespace: str | None = None) -> int:
         """Replace the content of the caches by a list, page by page.
 
         Without a resourceVersion in the request, the list is a consistent read: never older than what was read before.
         """
+        namespace, version = namespace or self._namespace, 0
         async with self._limit:
-            return await self._load()
-
-    async def _load(self) -> int:
-        relists = [Relist(cache, self._kind, self._namespace) for cache in self._caches]
-        version = 0
-        async for page in self._kube.pages(self._kind, self._namespace, labels=self._labels):
-            version = resource_version(page)
-            for part in _parts(page):
-                await asyncio.sleep(0)
-                for relist in relists:
-                    relist.cache.report(relist.take(part))
-                del part
+            relists = [Relist(cache, self._kind, namespace) for cache in self._caches]
+            async for page in self._kube.pages(self._kind, namespace, labels=self._labels):
+                version = resource_version(page)
+                for part in _parts(page):
+                    await asyncio.sleep(0)
+                    for relist in relists:
+                        relist.cache.report(relist.take(part))
+                    del part
         metrics.WATCH_LISTS.labels(self._kind.name, self._namespace or "").inc()
         return version
 
@@ -207,15 +204,15 @@ class Reflector:
             return None
         return Loss(self.what, self._problem, self._clock() - self._lost_since)
 
-    async def refresh(self) -> None:
-        """Load the collection again while it is watched, to recover events that were lost without an error.
+    async def refresh(self, namespace: str | None = None) -> None:
+        """Load the collection, or a namespace, again while it is watched, to recover what was lost without an error.
 
         Nothing is lost if that fails: the next refresh tries again. The watch continues, unless the versions of the
         server went back, as after the restore of a control plane: the watch would deliver nothing more.
         """
         if self._lost_since is not None or self._refreshing is not None:
             return  # it is loaded anyway
-        refreshing = self._refreshing = asyncio.ensure_future(self._content.load())
+        refreshing = self._refreshing = asyncio.ensure_future(self._content.load(namespace))
         try:
             await asyncio.wait({refreshing})
         finally:
@@ -271,6 +268,7 @@ class Reflector:
                 self._attempt = None
             self._lose(error)
             delay = self._next_delay(error)
+            del error  # its traceback refers to an event
 
     async def _load_and_watch(self, delay: float) -> NoReturn:
         if delay:
@@ -278,10 +276,11 @@ class Reflector:
         if self._refreshing is not None:
             self._refreshing.cancel()  # its older pages would overwrite what is loaded now
         self._version = await self._content.load()
+        waiting = dict[str, dict[str, Event]]()
         while True:
-            await self._watch()
+            await self._watch(waiting)
 
-    async def _watch(self) -> None:
+    async def _watch(self, waiting: dict[str, dict[str, Event]]) -> None:
         """Watch until the server ends the stream in good order."""
         began, has_events = self._clock(), False
         async with open_watch(
@@ -292,11 +291,13 @@ class Reflector:
             since=self._version,
             seconds=MIN_WATCH_SECONDS * (1 + random.random()),
             accept=self._content.accept,
+            waiting=waiting,
         ) as events:
             self._gain()
             async for event in events:
                 has_events = True
                 self._take(event)
+                del event  # it may be large, and the next one far
         if not has_events and self._clock() - began < MIN_STREAM_SECONDS:
             raise Unavailable("the watch ended at once, without an event")
 

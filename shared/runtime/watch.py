@@ -46,6 +46,9 @@ RETURN_SECONDS = 5.0
 MAX_LISTS = 4
 """Maximum number of collections that are listed at the same time: each page takes memory and time of the event loop."""
 
+FIRST_READMIT_SECONDS, MAX_READMIT_SECONDS = 60.0, 600.0
+"""First and longest pause until a kind of a namespace is listed again for what was left out: users can cause each."""
+
 MAX_LISTED_LOSSES = 5
 """Maximum number of lost collections that readiness lists."""
 
@@ -90,6 +93,7 @@ class Watch:
         self._cached = dict(self._collections())
         self._named = dict(self._named_collections())
         self._tasks: set[asyncio.Task[None]] = set()
+        self._pauses: dict[tuple[Kind, str], tuple[float, float]] = {}  # of `readmit`: end, and the next one
         self.synced = asyncio.Event()
 
     def loss(self, controller: Controller[Any, Any], namespace: str | None) -> Loss | None:
@@ -133,10 +137,14 @@ class Watch:
             await asyncio.sleep(seconds / len(self._cached))
 
     async def readmit(self) -> None:
-        """List the kinds of which objects were left out for which there is space now."""
-        for (kind, _), reflector in self._cached.items():
-            if any(watched.cache.lacks(kind) for watched in self._watched):
-                await reflector.refresh()
+        """List the kinds, each of one namespace, of which objects were left out for which there is space now."""
+        now = asyncio.get_running_loop().time()
+        self._pauses = {of: pause for of, pause in self._pauses.items() if now < pause[0] + MAX_READMIT_SECONDS}
+        for kind, at in {each for watched in self._watched for each in watched.cache.lacks()}:
+            end, pause = self._pauses.get((kind, at), (now, FIRST_READMIT_SECONDS))
+            if end <= now:
+                self._pauses[kind, at] = now + pause, min(2 * pause, MAX_READMIT_SECONDS)
+                await self._cached[_collection(kind, self._scope(at))].refresh(at)
 
     async def restart(self) -> None:
         """List everything again at once, because the API server is ready again after it was down.

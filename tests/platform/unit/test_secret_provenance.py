@@ -17,7 +17,7 @@ from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, POD, SECRET, STATEFUL_SET, Obj
 from shared.kubernetes.ownership import INSTANCE, MANAGED_BY, NAME, PART_OF
 from shared.kubernetes.secret_provenance import ADOPT, RECORD
-from shared.kubernetes.secrets import MAX_MADE_CHARACTERS
+from shared.kubernetes.secrets import MAX_KEYS, MAX_MADE_CHARACTERS
 from shared.status import conditions
 from shared.steps.passwords import ROTATE
 from simulator.harness import NAMESPACE
@@ -170,6 +170,21 @@ async def test_content_of_unproven_secrets_counts_for_no_proven_one(operated: Op
     assert stalled["reason"] == "ForeignObject"
     assert kept not in stalled["message"]
     assert any(name in stalled["message"] for name in others)
+    assert condition(resource_of(world), conditions.OBSERVED)["status"] == "True"
+
+
+async def test_empty_secret_with_many_keys_stops_no_observation(operated: Operated) -> None:
+    def act(stage: Stage) -> None:
+        metadata = {"name": "cache-auth", "namespace": stage.namespace}
+        data = {f"{number}": "" for number in range(MAX_KEYS + 1)}
+        stage.user_client.create(SECRET, {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+
+    world = World(operated.subject)
+    await play(world, operated.plain())
+    await play(world, ScenarioStep("another client creates cache-auth", act), operated.plain(auth={}))
+    stalled = condition(resource_of(world), conditions.STALLED)
+    assert stalled["reason"] == "ForeignObject"
+    assert "cache-auth" in stalled["message"]
     assert condition(resource_of(world), conditions.OBSERVED)["status"] == "True"
 
 

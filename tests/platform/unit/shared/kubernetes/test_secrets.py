@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -12,6 +13,7 @@ from shared.kubernetes import secret_provenance, secrets
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import Conflict
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.ownership import ForeignObject
 from shared.kubernetes.secrets import TOO_LONG, content_of, digest, encoded, key_of, shorten
 from shared.pki import ca
 from shared.pki.certs import Pair
@@ -100,6 +102,46 @@ async def test_secret_that_is_adopted_during_a_reconcile_is_read_again() -> None
     resource["metadata"]["annotations"][secret_provenance.ADOPT] = "u"
     with pytest.raises(Conflict):
         await secret_provenance.find(kube, resource, {}, ["a"])
+
+
+UNUSED: dict[str, Obj] = {
+    "more keys than are read, without values": {
+        "metadata": {"name": "cache-auth", "uid": "theirs"},
+        "data": {str(number): "" for number in range(secrets.MAX_KEYS + 1)},
+    },
+    "metadata that are too large": {
+        "metadata": {"name": "cache-auth", "uid": ""},
+        "data": dict(secrets.UNREAD_DATA),
+    },
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+async def test_secret_of_another_client_that_is_not_read_stops_no_observation(name: str) -> None:
+    """Its creator needs only the right to create Secrets."""
+    known: dict[str, Obj] = {
+        "cache-auth": copy.deepcopy(UNUSED[name]),
+        "cache-server-tls": {"metadata": {"name": "cache-server-tls", "uid": "ours"}, "data": {"tls.key": "AAAA"}},
+    }
+    metadata = {"name": "cache", "namespace": "default"}
+    resource: Obj = {"kind": "Box", "metadata": metadata, "status": {"secrets": {"cache-server-tls": "ours"}}}
+
+    class Known(Kube):
+        async def find(self, *of: object) -> Obj:
+            return known[str(of[-1])]
+
+    kube = Known(ApiServer(), manager="box-operator")
+    for _ in range(2):  # a reconcile may read it again
+        found, unproven = await secret_provenance.find(kube, resource, {}, [*known])
+        assert found == {"cache-auth": None, "cache-server-tls": known["cache-server-tls"]}
+        assert [each["metadata"]["name"] for each in unproven] == ["cache-auth"]
+    message = secret_provenance.refusal(resource, unproven)
+    advice = ", or adopt it if you know its origin: kubectl annotate box cache --overwrite " + secret_provenance.ADOPT
+    assert message.endswith(f"Delete it{advice}=theirs" if unproven[0]["metadata"]["uid"] else "Delete it.")
+    resource["status"]["secrets"]["cache-auth"] = UNUSED[name]["metadata"]["uid"] or "ours"
+    known["cache-auth"] = copy.deepcopy(UNUSED[name])
+    with pytest.raises(ForeignObject, match="Secret cache-auth: the Secrets that the operator made have more than"):
+        await secret_provenance.find(kube, resource, {}, [*known])
 
 
 def test_placeholder_of_a_long_value_is_no_content() -> None:

@@ -26,6 +26,10 @@ from shared.runtime.cache import Cache, Relist
 from shared.runtime.controller import Controller
 from shared.runtime.dependencies import Dependencies
 from shared.runtime.queue import LARGE_BYTES, Queue
+from shared.runtime.supervisor import Supervisor
+from shared.runtime.watch import Watch, Watched
+from simulator.api_server.server import ApiServer
+from simulator.api_server.streams import WatchServer
 from simulator.harness import NAMESPACE, Harness
 from tests.harness import cost
 from tests.support import paths
@@ -266,14 +270,49 @@ async def test_kinds_with_left_out_objects_are_named_once_there_is_space() -> No
     items = [random_config_map(number, "a") for number in range(60)]
     for item in items:
         cache.put(CONFIG_MAP, item)
-    assert not any(map(cache.lacks, cache.kinds)), "a list would leave them out again"
+    assert not cache.lacks(), "a list would leave them out again"
     for item in items:
         cache.on_deleted(CONFIG_MAP, item)
-    assert [kind for kind in cache.kinds if cache.lacks(kind)] == [CONFIG_MAP]
+    assert cache.lacks() == {(CONFIG_MAP, NAMESPACE)}
     listed: Obj = {"metadata": {"resourceVersion": "7"}, "items": []}
     assert Relist(cache, CONFIG_MAP, None).take(listed) == set(), "it has no objects"
-    assert not cache.lacks(CONFIG_MAP)
+    assert not cache.lacks()
     assert cache.owned(POD, Key(NAMESPACE, "a")) == []
+
+
+async def test_object_that_was_left_out_is_listed_as_soon_as_it_fits() -> None:
+    """There was space for it, but not for the largest object that can be."""
+    cache = controllers()["rediscluster"].cache(lambda _: None)
+    items = [random_config_map(number, "a") for number in range(60)]
+    for item in items:
+        cache.put(CONFIG_MAP, item)
+    for item in items[:2]:
+        cache.on_deleted(CONFIG_MAP, item)
+    assert cache.lacks() == {(CONFIG_MAP, NAMESPACE)}
+    Relist(cache, CONFIG_MAP, NAMESPACE).take({"metadata": {"resourceVersion": "7"}, "items": items[2:]})
+    assert not cache.lacks(), "a list would leave them out again"
+
+
+async def test_search_for_what_was_left_out_costs_little() -> None:
+    """It looked at all names for each watched collection, in one turn of the event loop."""
+    of = controllers()["rediscluster"]
+    cache, large = of.cache(lambda _: None), [random_config_map(number, "a") for number in range(60)]
+    for item in large:
+        cache.put(CONFIG_MAP, item)
+    for number in range(1_000, 13_000):
+        cache.put(CONFIG_MAP, empty_config_map(number))
+    for item in large:
+        cache.on_deleted(CONFIG_MAP, item)
+    watch = Watch(
+        [Watched(of, cache, Dependencies(of.reads, lambda _: None))],
+        kube=Kube(Claims(), manager="op"),
+        streams=WatchServer(ApiServer()),
+        namespaces=(NAMESPACE, *(f"n-{number}" for number in range(50))),
+        supervisor=Supervisor(),
+    )
+    assert cache.lacks()
+    async with cost.bounded(seconds=0.02):
+        await watch.readmit()
 
 
 def empty_config_map(number: int, version: int = 5, instance: str = "a") -> Obj:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -15,13 +16,17 @@ import pytest
 
 from shared.kubernetes import client
 from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.errors import Unavailable
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Key, Kind, Obj
+from shared.kubernetes.streams import Event
 from shared.observability import metrics
 from shared.runtime.cache import Cache
-from shared.runtime.reflector import LOSS_REPORTED_SECONDS, CachedContent, Reflector
+from shared.runtime.reflector import LOSS_REPORTED_SECONDS, CachedContent, Content, Reflector
 from simulator.api_server.streams import WatchServer
 from simulator.faults import requests
 from tests.harness import Actor, ApiServer
+from tests.platform.unit.shared.kubernetes.test_streams import VALUES, Lines, content_of, line_of
+from tests.support.virtual_time import in_virtual_time
 
 OWNER = Key("default", "owner")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -309,6 +314,79 @@ async def test_watch_that_ends_in_good_order_continues_without_a_list(bench: Ben
     await bench.synced()
     assert len(bench.streams.opened) == 2
     assert value(metrics.WATCH_LISTS) == lists
+
+
+class Noted(Content):
+    """A collection of which the loads and the events are noted."""
+
+    accept = "application/json"
+
+    def __init__(self) -> None:
+        self.loads = 0
+        self.names: list[str] = []
+        self.taken = asyncio.Event()
+
+    async def load(self, namespace: str | None = None) -> int:
+        self.loads += 1
+        return 1
+
+    def take(self, event: Event) -> None:
+        self.names.append(event.obj["metadata"]["name"])
+        self.taken.set()
+
+
+@in_virtual_time
+async def test_many_large_objects_are_no_loss_when_the_watch_ends_in_good_order() -> None:
+    """One tenant would have stopped the observation of all whenever the API server ended a watch."""
+    lines = Lines(iter([line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 102)]), seconds=9, stays=300)
+    content, changes = Noted(), list[bool]()
+    reflector = Reflector(lines, content, CONFIG_MAP, None, changed=lambda _: changes.append(reflector.loss is None))
+    task = asyncio.create_task(reflector.run())
+    await asyncio.sleep(1_000)
+    task.cancel()
+    assert sorted(content.names) == sorted(f"large-{at}" for at in range(2, 102))
+    assert content.loads == 1
+    assert all(changes)
+
+
+@in_virtual_time
+async def test_list_replaces_the_large_objects_that_were_not_read() -> None:
+    lines = Lines(iter([line_of("a", f"large-{at}", at, values=VALUES) for at in range(2, 12)]), stays=30)
+    lines._error, lines._seconds = Unavailable("broken"), 9
+    content = Noted()
+    task = asyncio.create_task(Reflector(lines, content, CONFIG_MAP, None).run())
+    await asyncio.sleep(35)
+    assert content.loads == 2
+    lines._error = None
+    await asyncio.sleep(300)
+    task.cancel()
+    assert len(content.names) == 3
+
+
+async def test_large_event_does_not_stay_in_memory() -> None:
+    """Each operator has ten watches, and the next event of each may come after hours."""
+
+    class Silent(Lines):
+        async def _lines(self) -> AsyncIterator[bytes]:
+            yield line_of("a", "large", 2, values=50_000)
+            await asyncio.sleep(60)
+
+        async def _object(self, path: str) -> AsyncIterator[bytes]:
+            yield content_of(line_of("a", "large", 2, values=50_000))
+
+    content = Noted()
+    task = asyncio.create_task(Reflector(Silent([]), content, CONFIG_MAP, None).run())
+    await asyncio.sleep(0)
+    tracemalloc.start()
+    try:
+        await asyncio.wait_for(content.taken.wait(), 10)
+        await asyncio.sleep(0.1)
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        task.cancel()
+    assert most > 1_000_000
+    assert kept < 150_000
 
 
 async def test_watch_that_ends_at_once_is_an_error(bench: Bench) -> None:

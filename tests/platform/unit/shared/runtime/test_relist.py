@@ -22,13 +22,14 @@ RESYNC_SECONDS = 600.0
 """Default of --resync."""
 
 COLLECTIONS = {BOX.path(), CONFIG_MAP.path()}
+NAMESPACED = CONFIG_MAP.path("default")
 
 
 class Listed:
     """The connection of one process.
 
     Attributes:
-        lists: time and path of each list of a watched collection.
+        lists: time and path of each list of a watched collection, or of ConfigMaps in the namespace default.
     """
 
     def __init__(self, server: ApiServer) -> None:
@@ -36,7 +37,7 @@ class Listed:
         self.lists: list[tuple[float, str]] = []
 
     async def request(self, request: Request) -> Response:
-        if request.method == "GET" and request.path in COLLECTIONS:
+        if request.method == "GET" and request.path in {*COLLECTIONS, NAMESPACED}:
             self.lists.append((asyncio.get_running_loop().time(), request.path))
         return await self._server.request(request)
 
@@ -71,8 +72,8 @@ async def test_each_replica_lists_left_out_objects_as_soon_as_there_is_space(
     for number in range(30):
         user.delete(CONFIG_MAP, "default", f"junk-{number}")
     await asyncio.sleep(RESYNC_SECONDS / 10)
-    assert [path for _, path in by_second.lists] == [CONFIG_MAP.path()]
-    assert CONFIG_MAP.path() in [path for _, path in by_first.lists]
+    assert [path for _, path in by_second.lists] == [NAMESPACED]
+    assert NAMESPACED in [path for _, path in by_first.lists]
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)

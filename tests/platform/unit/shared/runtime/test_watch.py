@@ -11,8 +11,10 @@ import pytest
 
 from shared.kubernetes import ownership
 from shared.kubernetes.accessors import condition
-from shared.kubernetes.client import Kube
+from shared.kubernetes.client import Kube, Request, Response
+from shared.kubernetes.encoding import MAX_PARSED_BYTES
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, SERVICE, Key, Kind, Obj
+from shared.runtime import cache as caches
 from shared.runtime import reflector
 from shared.runtime.controller import Controller
 from shared.runtime.dependencies import Dependencies
@@ -26,6 +28,7 @@ from shared.status.events import Recorder
 from shared.status.verdict import Verdict
 from simulator.api_server.streams import WatchServer
 from tests.harness import ApiServer, requests
+from tests.support.virtual_time import in_virtual_time
 
 THING = Kind("example.com", "v1", "Thing", "things")
 OTHER = Kind("example.com", "v1", "Other", "others")
@@ -233,3 +236,40 @@ async def test_secret_is_polled_only_without_the_right_to_watch(bench: Bench, mo
     bench.server.log.reset()
     await asyncio.sleep(0.1)
     assert bench.server.log.is_empty
+
+
+@in_virtual_time
+async def test_space_that_changes_lists_only_its_namespace_and_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One tenant made each replica list all kinds of all namespaces every half minute."""
+    monkeypatch.setattr(caches, "MAX_STORED_BYTES", 2 * MAX_PARSED_BYTES)
+    monkeypatch.setattr(caches, "ENTRY_BYTES", MAX_PARSED_BYTES // 10)
+    bench, lists = Bench(), list[tuple[float, str]]()
+    answer = bench.server.request
+
+    async def request(sent: Request) -> Response:
+        if "limit" in sent.query:
+            lists.append((asyncio.get_running_loop().time(), sent.path))
+        return await answer(sent)
+
+    def create(*names: str) -> None:
+        labels = {ownership.MANAGED_BY: "op", ownership.INSTANCE: "a"}
+        for name in names:
+            bench.user.create(CONFIG_MAP, {"metadata": {"name": name, "namespace": "hostile", "labels": labels}})
+
+    bench.watch.start()
+    await asyncio.sleep(10)
+    monkeypatch.setattr(bench.server, "request", request)
+    create(*(f"first-{number}" for number in range(25)))
+    for turn in range(60):
+        create(*(f"new-{turn}-{number}" for number in range(12)))
+        await asyncio.sleep(15)
+        for _, name in sorted(bench.lanes[0][0].cache._kept[CONFIG_MAP])[:12]:
+            bench.user.delete(CONFIG_MAP, "hostile", name)
+        await asyncio.sleep(15)
+        await bench.watch.readmit()
+    assert {path for _, path in lists} == {CONFIG_MAP.path("hostile")}
+    assert 3 <= len(lists) <= 6
+    assert lists[0][0] < 60, "the first one is not late"
+    await bench.watch.stop()
