@@ -118,7 +118,7 @@ UNUSED: dict[str, Obj] = {
 
 @pytest.mark.parametrize("name", UNUSED)
 async def test_secret_of_another_client_that_is_not_read_stops_no_observation(name: str) -> None:
-    """Its creator needs only the right to create Secrets."""
+    """A client that may create Secrets could stop the observation of any resource."""
     known: dict[str, Obj] = {
         "cache-auth": copy.deepcopy(UNUSED[name]),
         "cache-server-tls": {"metadata": {"name": "cache-server-tls", "uid": "ours"}, "data": {"tls.key": "AAAA"}},

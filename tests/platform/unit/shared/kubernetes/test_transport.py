@@ -160,7 +160,7 @@ async def test_broken_watch_is_unavailable(feed: tuple[Feed, HttpTransport], end
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
 async def test_object_may_end_without_a_line_break(feed: tuple[Feed, HttpTransport], end: bytes) -> None:
-    """A proxy may write the JSON anew."""
+    """A proxy may format JSON in another way."""
     feed[0].pieces = [b'{"a":', b"1}" + end]
     async with feed[1].stream(Request("GET", "/api/v1/namespaces/a/pods/b"), accept="text/x") as lines:
         assert b"".join([line async for line in lines]) == b'{"a":1}'

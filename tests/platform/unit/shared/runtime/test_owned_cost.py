@@ -294,7 +294,7 @@ async def test_object_that_was_left_out_is_listed_as_soon_as_it_fits() -> None:
 
 
 async def test_search_for_what_was_left_out_costs_little() -> None:
-    """It looked at all names for each watched collection, in one turn of the event loop."""
+    """All names were read for each watched collection, in one turn of the event loop."""
     of = controllers()["rediscluster"]
     cache, large = of.cache(lambda _: None), [random_config_map(number, "a") for number in range(60)]
     for item in large:

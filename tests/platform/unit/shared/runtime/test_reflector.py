@@ -366,7 +366,7 @@ async def test_list_replaces_the_large_objects_that_were_not_read() -> None:
 async def test_large_event_does_not_stay_in_memory() -> None:
     """Each operator has ten watches, and the next event of each may come after hours."""
 
-    class Silent(Lines):
+    class Paused(Lines):
         async def _lines(self) -> AsyncIterator[bytes]:
             yield line_of("a", "large", 2, values=50_000)
             await asyncio.sleep(60)
@@ -375,7 +375,7 @@ async def test_large_event_does_not_stay_in_memory() -> None:
             yield content_of(line_of("a", "large", 2, values=50_000))
 
     content = Noted()
-    task = asyncio.create_task(Reflector(Silent([]), content, CONFIG_MAP, None).run())
+    task = asyncio.create_task(Reflector(Paused([]), content, CONFIG_MAP, None).run())
     await asyncio.sleep(0)
     tracemalloc.start()
     try:
