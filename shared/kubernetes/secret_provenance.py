@@ -100,7 +100,7 @@ def record(
 def refusal(resource: Obj, unproven: Iterable[Obj]) -> str:
     """Return the sentence about Secrets whose content may not be used, and what to do."""
     found = [secret["metadata"] for secret in unproven]
-    names, uids = ", ".join(each["name"] for each in found), ",".join(uid for each in found if (uid := each["uid"]))
+    names, uids = ", ".join(each["name"] for each in found), ",".join(uid for each in found if (uid := each.get("uid")))
     metadata, kind = resource["metadata"], str(resource.get("kind", "")).lower()
     adopt = command("annotate", f"{kind} {metadata['name']}", metadata["namespace"], "--overwrite", f"{ADOPT}={uids}")
     advice = f", or adopt it if you know its origin: {adopt}" if uids else "."
