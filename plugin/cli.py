@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -33,7 +36,35 @@ Source: ShellCompDirectiveNoFileComp in completions.go of github.com/spf13/cobra
 """
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class WrongUsage(click.UsageError):
+    """An error in the command line."""
+
+    exit_code = 1
+
+
+class Program(click.Group):
+    """A group of commands in which a wrong command line ends with 1: exit code 2 of `plan` has a meaning."""
+
+    def make_context(self, *given: Any, **more: Any) -> click.Context:
+        with _usage_errors():
+            return super().make_context(*given, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _usage_errors():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        raise WrongUsage(error.format_message(), error.ctx) from None
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def cli() -> None:
     """See and operate the Memcacheds, EtcdClusters and RedisClusters of the platform.
 

@@ -73,7 +73,8 @@ class Output:
 
     @property
     def is_terminal(self) -> bool:
-        return self.console.is_terminal
+        """Whether a person reads it: FORCE_COLOR and similar variables make no terminal of a pipe."""
+        return self.console.file.isatty()
 
 
 def row(each: Overview) -> list[str]:

@@ -37,6 +37,20 @@ def rows(plan: Plan, *, everything: bool = False) -> Iterator[list[str]]:
         ]
 
 
+def blocks(rows: Iterable[list[str]]) -> Iterator[str]:
+    """Yield the lines of steps for a terminal in which their table does not fit."""
+    for number, action, reason, effect, redundancy, about in rows:
+        yield f"{number}. {action}"
+        for name, value in zip(COLUMNS[2:], (reason, effect, redundancy, about), strict=True):
+            if value and value != "-":
+                yield f"   {name.lower()}: {value}"
+
+
+def width(rows: Iterable[list[str]]) -> int:
+    """Return the width of a table of steps, in characters."""
+    return sum(max(map(len, column)) + 2 for column in zip(COLUMNS, *rows, strict=True))
+
+
 def _effects(step: Step) -> Iterator[str]:
     for pod in step.pods:
         if not (step.action == pod.effect and step.target == f"Pod {pod.name}"):
@@ -78,10 +92,12 @@ def summary(plan: Plan) -> str:
         return f"There is no plan: {plan.message}"
     if plan.outcome == "nothing":
         return "Nothing to do."
-    if not plan.steps and plan.person is not None:
+    if not shown and plan.person is not None:
         return "No step is possible now."
+    if plan.outcome == "unknown":
+        return f"{len(shown)} steps, and what follows is not known."
     replaced = sum(len(pods) for pods, _ in restarts(plan))
-    least = min(shown, key=lambda step: step.redundancy, default=None)
+    least = None if plan.creates else min(shown, key=lambda step: step.redundancy, default=None)
     parts = [
         f"{len(shown)} steps, about {duration(plan.seconds)}",
         f"{replaced} pods restart" if replaced else "no pod restarts",
@@ -92,11 +108,12 @@ def summary(plan: Plan) -> str:
 
 def end(plan: Plan) -> Iterable[str]:
     """Yield how the plan ends, if it does not end with a resource that is Ready, and what it needs to begin."""
+    shown = [step for step in plan.steps if not step.minor]
     if plan.approval:
         yield f"The change begins once it is approved: annotate the resource with {APPROVAL}={plan.approval}"
     if plan.person is not None:
-        yield f"{'Then it' if plan.steps else 'It'} waits for a person. {plan.person.reason}: {plan.person.message}"
+        yield f"{'Then it' if shown else 'It'} waits for a person. {plan.person.reason}: {plan.person.message}"
         if plan.person.token:
             yield f"Token of this decision: {plan.person.token} (kubectl platform confirm)"
-    elif plan.steps and not plan.ready:
+    elif shown and not plan.ready:
         yield f"The plan ends here. {plan.reason}: {plan.message}"

@@ -40,7 +40,6 @@ OWNED = (
     CONFIG_MAP,
     POD,
     PERSISTENT_VOLUME_CLAIM,
-    DISRUPTION_BUDGET,
     NETWORK_POLICY,
     AUTOSCALER,
 )
@@ -55,11 +54,13 @@ class Reader:
 
     Attributes:
         assumptions: assumptions instead of objects that the user may not read.
+        unreadable_classes: StorageClasses that the user may not read.
     """
 
     def __init__(self, session: Session, database: Database, namespace: str) -> None:
         self._session, self._database, self._namespace = session, database, namespace
         self.assumptions: list[str] = []
+        self.unreadable_classes: set[str] = set()
 
     async def live(self, resource: Obj | None, change: Obj | None, now: datetime) -> Live:
         """Return the resource with its objects, and the Secrets and ConfigMaps that its pods and spec name.
@@ -69,7 +70,8 @@ class Reader:
         """
         from simulator.plan import Live
 
-        objects: list[tuple[Kind, Obj]] = []
+        budgets = await self._session.objects(DISRUPTION_BUDGET, self._namespace)  # also of users, for its pods
+        objects = [(DISRUPTION_BUDGET, _typed(DISRUPTION_BUDGET, each)) for each in budgets]
         if resource is not None:
             objects.append((self._database.kind, resource))
             name = resource["metadata"]["name"]
@@ -87,7 +89,8 @@ class Reader:
         for storage_class in sorted(classes - {""}):
             if (obj := await self.find(STORAGE_CLASS, "", storage_class)) is not None:
                 objects.append((STORAGE_CLASS, obj))
-        return Live(resource, objects, now, resizes=await self._resizes())
+        unreadable = frozenset(self.unreadable_classes)
+        return Live(resource, objects, now, resizes=await self._resizes(), unreadable_classes=unreadable)
 
     async def find(self, kind: Kind, namespace: str, name: str) -> Obj | None:
         """Return an object; None if it does not exist.
@@ -102,7 +105,7 @@ class Reader:
                 self.assumptions.append(f"Node {name}, which you may not read, has no label of a zone.")
                 return None
             if kind == STORAGE_CLASS:
-                self.assumptions.append(f"Volumes of StorageClass {name}, which you may not read, can grow.")
+                self.unreadable_classes.add(name)  # a plan in which its volumes grow ends as unknown
                 return _typed(kind, {"metadata": {"name": name, "uid": name}, "allowVolumeExpansion": True})
             raise
         return None if found is None else _typed(kind, found)

@@ -10,11 +10,13 @@ from typing import Any
 
 from shared.kubernetes.accessors import resource_version
 from shared.kubernetes.client import Kube, Request, error_of
+from shared.kubernetes.errors import KubeError
 from shared.kubernetes.fair_queue import Priority
 from shared.kubernetes.kinds import EVENT, Key, Kind, Obj
 from shared.runtime.cache import Relist
 from shared.runtime.controller import Controller
-from shared.runtime.plan import Call, Record
+from shared.runtime.errors import DatabaseError
+from shared.runtime.plan import Call, Plan, Record
 from shared.runtime.queue import Queue
 from shared.runtime.reconciler import Reconciler
 from shared.status.events import Recorder
@@ -51,6 +53,7 @@ class Harness:
     Attributes:
         broken_watches: kinds whose watch is broken. Their events are missed until `relist` or `deliver_missed_events`.
         lags: whether events arrive only when the operator is idle, so that a retry precedes them.
+        failure: error of the last reconcile that failed; empty if none did.
     """
 
     def __init__(
@@ -79,13 +82,17 @@ class Harness:
         self.recorder = Recorder(kube, component=controller.operator)
         self.cache = controller.cache(self.queue.add)
         disturbed = dataclasses.replace(controller, call=self._call)
-        self.reconciler = Reconciler(
+        self.reconciler = _NotingReconciler(
             disturbed, kube=kube, cache=self.cache, queue=self.queue, recorder=self.recorder, clock=clock
         )
         for kind in controller.kinds:
             self.server.subscribe(lambda event, kind=kind: self._receive(kind, event), kind)  # type: ignore[misc]
         self._listed: dict[Kind, int] = {}
         self.relist(view)
+
+    @property
+    def failure(self) -> str:
+        return self.reconciler.failure
 
     def relist(self, view: View | None = None) -> None:
         """List every kind, as after a restart or a broken watch."""
@@ -137,10 +144,14 @@ class Harness:
         """
         assert await self.rests(TURNS), NOT_SETTLED
 
-    async def rests(self, turns: int) -> bool:
+    async def rests(self, turns: int, check: Callable[[], object] = lambda: None) -> bool:
         """Let operator and workloads take turns until both are idle and no timer leads to another change.
 
         A failed reconcile is retried immediately. Timers fire when nothing else happens.
+
+        Args:
+            turns: maximum number of turns.
+            check: called before each turn; an error that it raises ends them.
 
         Returns:
             Whether they settled within this number of turns.
@@ -148,6 +159,7 @@ class Harness:
         fired_at = before = None
         waited, failed = 0.0, 0
         for _ in range(turns):
+            check()
             moved = bool(await self.run())
             if self._retry():
                 await self.run()
@@ -260,6 +272,19 @@ def list_view(controller: Controller[Any, Any], server: ApiServer) -> View:
         items = [{"apiVersion": kind.api_version, "kind": kind.name} | item for item in listing["items"]]
         view[kind] = listing | {"items": items}
     return view
+
+
+class _NotingReconciler(Reconciler):
+    """A reconciler that notes its last failure."""
+
+    failure = ""
+
+    async def _converge(self, key: Key, obj: Obj) -> Plan:
+        try:
+            return await super()._converge(key, obj)
+        except Exception as error:
+            self.failure = f"{error}" if isinstance(error, KubeError | DatabaseError) else f"{error!r}"
+            raise
 
 
 class _ManualTimerQueue(Queue):

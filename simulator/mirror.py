@@ -19,6 +19,9 @@ Find = Callable[[Kind, str, str], Awaitable[Obj | None]]
 """Reads an object of the real API server by namespace and name; None if there is none. It raises KubeError."""
 
 HASH, REVISION, ROLLOUT = "pod-template-hash", "controller-revision-hash", "deployment.kubernetes.io/revision"
+SET_BY_SERVER = frozenset({"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"})
+"""Fields of metadata that the API server sets."""
+
 SERVER_OWN = frozenset({EVENT})
 """Kinds whose objects the simulation makes itself."""
 
@@ -31,12 +34,14 @@ class Mirror(ApiServer):
 
     Attributes:
         unreadable: why an object that the operator reads could not be read; empty if all could.
+        read: UIDs of the objects of the real API server.
     """
 
     def __init__(self, kinds: Iterable[Kind | Served], clock: Callable[[], datetime], find: Find) -> None:
         nodes = Served(NODE, built_in=True, schema=BUILT_IN, generation=False)
         super().__init__([nodes, *kinds], clock=clock)
         self.unreadable = ""
+        self.read: set[str] = set()
         self._find = find
         self._known: set[tuple[Kind, str, str]] = set()
 
@@ -45,6 +50,15 @@ class Mirror(ApiServer):
         found = list(objects)
         super().load(found)
         self._known |= {(kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for kind, obj in found}
+        self.read |= {obj["metadata"]["uid"] for _, obj in found}
+
+    def put(self, kind: Kind, obj: Obj) -> None:
+        """Create or replace an object as a user, regardless of what the real API server has."""
+        user, metadata = self.actor("kubectl"), obj["metadata"]
+        key = (kind, metadata.get("namespace", ""), metadata["name"])
+        self._known.add(key)
+        given = {name: value for name, value in metadata.items() if name not in SET_BY_SERVER}
+        (user.update if self.stored(*key) else user.create)(kind, {**obj, "metadata": given})
 
     async def request(self, request: Request) -> Response:
         """Handle a request of the operator, after reading the object at its path from the real API server."""

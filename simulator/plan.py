@@ -13,9 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
+import logging
 import math
+import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,8 +27,18 @@ from typing import Any
 from shared.api.applied_spec import APPROVAL
 from shared.api.spec import InvalidSpec
 from shared.kubernetes import accessors
-from shared.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET, Kind, Obj
-from shared.kubernetes.ownership import INSTANCE
+from shared.kubernetes.kinds import (
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    EVENT,
+    LEASE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STATEFUL_SET,
+    Kind,
+    Obj,
+)
+from shared.kubernetes.ownership import INSTANCE, MANAGED_BY
 from shared.pki.ca import fulfil
 from shared.pki.rotation import CertificateOrder, Made
 from shared.runtime.controller import Controller
@@ -36,11 +50,13 @@ from shared.status.reasons import HIBERNATED
 from shared.status.reconciliation_pause import is_paused
 from shared.status.verdict import Progress, Verdict
 from shared.steps.confirmed_recovery import awaits_confirmation
+from simulator.api_server.evictions import selects
 from simulator.api_server.kinds import Served
 from simulator.clock import Clock
 from simulator.harness import Harness
+from simulator.kubelet.kubelet import Processes, ProcessStatus
 from simulator.kubelet.workloads import Workloads
-from simulator.mirror import Find, Mirror, adapted
+from simulator.mirror import SET_BY_SERVER, Find, Mirror, adapted
 from simulator.recorder import Recorder, Step, View, pods_of_workload
 from simulator.virtual_time import VirtualTimeLoop
 
@@ -51,6 +67,12 @@ NOTHING, SAFE, RESTARTS, PERSON, REFUSED, UNKNOWN = "nothing", "safe", "restarts
 
 MAX_TURNS = 50_000
 """Turns of operator and workloads after which a plan ends as unknown."""
+
+TURNS_AT_ONCE = 100
+"""Turns after which it is checked whether the simulation has reached a new state."""
+
+MAX_REPEATED_TURNS, MAX_REPEATED_SECONDS = 3000, 300.0
+"""Turns, and seconds of real time, without a new state after which a plan ends as unknown."""
 
 ADDRESSES = 250
 """Pods of one simulated subnet."""
@@ -69,12 +91,14 @@ class Live:
         objects: objects, pods, claims and Secrets of the resource, and the objects that they refer to.
         now: present time.
         resizes: whether the API server can resize running pods (Kubernetes 1.33 and later).
+        unreadable_classes: StorageClasses that the user may not read: whether their volumes can grow is not known.
     """
 
     resource: Obj | None
     objects: Sequence[tuple[Kind, Obj]]
     now: datetime
     resizes: bool = True
+    unreadable_classes: frozenset[str] = frozenset()
 
     def of(self, kind: Kind) -> list[Obj]:
         return [obj for of, obj in self.objects if of == kind]
@@ -92,6 +116,7 @@ class Subject:
         patience: longest time without any change after which the operator is at rest, in seconds, by the spec.
         serves: further kinds that the API server must serve.
         restores: whether a step only restores live settings that the status does not have.
+        unknown_start: returns why it is not known with which data a resource starts; empty if it is.
     """
 
     operator: Operator
@@ -101,6 +126,7 @@ class Subject:
     patience: Callable[[Obj], float]
     serves: tuple[Kind | Served, ...] = ()
     restores: Callable[[Step], bool] = lambda _: False
+    unknown_start: Callable[[Obj], str] = lambda _: ""
 
 
 @dataclass(frozen=True)
@@ -129,6 +155,8 @@ class Plan:
         seconds: estimated duration of all steps.
         assumptions: assumptions of the simulation.
         approval: token of the approval that the change needs (`spec.changes`) before its steps; empty if it needs none.
+        creates: whether the change creates the resource.
+        warnings: what may keep the plan from being executed as it is.
     """
 
     kind: str
@@ -143,6 +171,8 @@ class Plan:
     seconds: int = 0
     assumptions: tuple[str, ...] = ()
     approval: str = ""
+    creates: bool = False
+    warnings: tuple[str, ...] = ()
     schema: str = SCHEMA
 
 
@@ -154,12 +184,20 @@ ASSUMPTIONS = (
 )
 
 
-async def plan(subject: Subject, options: Options, live: Live, change: Obj | None, find: Find) -> Plan:
+async def plan(
+    subject: Subject,
+    options: Options,
+    live: Live,
+    change: Obj | None,
+    find: Find,
+    others: Sequence[tuple[Kind, Obj]] = (),
+) -> Plan:
     """Return the plan of a change, or of what the operator does now.
 
     Args:
         change: the resource as the API server would store it after the change; None without a change.
         find: reads further objects of the real API server.
+        others: further objects that the change creates or replaces, as the API server would store them.
 
     Raises:
         KubeError: an object cannot be read.
@@ -174,8 +212,8 @@ async def plan(subject: Subject, options: Options, live: Live, change: Obj | Non
     def simulate() -> None:
         result: Plan | BaseException
         try:
-            with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-                result = runner.run(_simulated(subject, options, live, change, found))
+            with _silent(), asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+                result = runner.run(_simulated(subject, options, live, change, found, others))
         except BaseException as error:
             result = error
         with contextlib.suppress(RuntimeError):  # the command has ended
@@ -194,21 +232,50 @@ def _settle(done: asyncio.Future[Plan], result: Plan | BaseException) -> None:
         done.set_result(result)
 
 
-async def _simulated(subject: Subject, options: Options, live: Live, change: Obj | None, find: Find) -> Plan:
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Show no log records of this thread: what a simulated operator reports is about no real cluster."""
+    here = threading.get_ident()
+
+    def is_of_another(record: logging.LogRecord) -> bool:
+        return record.thread != here
+
+    handlers = [*logging.getLogger().handlers, *([logging.lastResort] if logging.lastResort else [])]
+    for handler in handlers:
+        handler.addFilter(is_of_another)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(is_of_another)
+
+
+async def _simulated(
+    subject: Subject,
+    options: Options,
+    live: Live,
+    change: Obj | None,
+    find: Find,
+    others: Sequence[tuple[Kind, Obj]],
+) -> Plan:
     try:
         if live.resource is not None and accessors.is_terminating(live.resource):
             raise Unmodelled("The resource is being deleted: its objects follow it.")
         if live.resource is not None and awaits_confirmation(live.resource):
             return _awaiting(live.resource, change)
+        if unknown := subject.unknown_start(change or live.resource or {}):
+            raise Unmodelled(unknown)
+        _require_known_budgets(live)
         world = _World(subject, options, live, find)
         world.start(change or live.resource or {})
         if live.resource is not None and _is_at_rest(live.resource):
             await world.rest_first()
         if change is not None:
-            world.apply(live, change)
+            world.apply(live, change, others)
         token = world.approve()
         await world.run()
-        return dataclasses.replace(world.plan(), approval=token)
+        world.require_known_growth(live)
+        return dataclasses.replace(world.plan(), approval=token, creates=live.resource is None)
     except Unmodelled as unknown:
         named = change or live.resource
         assert named is not None
@@ -241,6 +308,79 @@ def _awaiting(resource: Obj, change: Obj | None) -> Plan:
     return dataclasses.replace(ended(resource, PERSON, person.reason, message), person=person)
 
 
+def _require_known_budgets(live: Live) -> None:
+    """Require that no budget of a user counts pods that the simulation does not have.
+
+    Raises:
+        Unmodelled: one does.
+    """
+    for budget in live.of(DISRUPTION_BUDGET):
+        selected = sum(selects(budget, pod) for pod in live.of(POD))
+        expected = (budget.get("status") or {}).get("expectedPods", selected)
+        if selected and expected != selected and not accessors.label(budget, MANAGED_BY):
+            raise Unmodelled(
+                f"PodDisruptionBudget {budget['metadata']['name']} counts {expected} pods, of which {selected} belong "
+                "to the resource: the simulation does not know the others."
+            )
+
+
+class _KnownVolumes:
+    """Processes that start only on volumes whose content the simulation knows.
+
+    Args:
+        known: UIDs of the claims of which the seed knows the content.
+        read: UIDs of all objects of the real cluster.
+    """
+
+    def __init__(self, processes: Processes, known: frozenset[str], read: set[str]) -> None:
+        self._processes, self._known, self._read = processes, known, read
+        self.reads_files: bool = getattr(processes, "reads_files", False)
+
+    def run(self, pod: Obj, claims: Mapping[str, Obj]) -> ProcessStatus:
+        for volume in pod["spec"].get("volumes", ()):
+            claim = claims.get(volume["name"]) if "persistentVolumeClaim" in volume else None
+            if claim is not None and (uid := claim["metadata"]["uid"]) in self._read and uid not in self._known:
+                raise Unmodelled(
+                    f"Pod {pod['metadata']['name']} starts on PersistentVolumeClaim {claim['metadata']['name']}, which "
+                    "no pod uses now: what is on its volume is not known."
+                )
+        return self._processes.run(pod, claims)
+
+    def end(self, uid: str) -> None:
+        self._processes.end(uid)
+
+
+class _Repetition:
+    """Ends a simulation that reaches no new state any more.
+
+    Args:
+        state: returns the present state, without what grows by itself: times, versions and counters.
+    """
+
+    def __init__(self, state: Callable[[], Hashable]) -> None:
+        self._state = state
+        self._seen: set[Hashable] = set()
+        self._turns = self._last = 0
+        self._since = time.monotonic()
+
+    def check(self) -> None:
+        """Count a turn.
+
+        Raises:
+            Unmodelled: the states repeat.
+        """
+        self._turns += 1
+        if self._turns % TURNS_AT_ONCE:
+            return
+        if (state := self._state()) not in self._seen:
+            self._seen.add(state)
+            self._last, self._since = self._turns, time.monotonic()
+            return
+        turns, seconds = self._turns - self._last, time.monotonic() - self._since
+        if turns >= MAX_REPEATED_TURNS or seconds >= MAX_REPEATED_SECONDS:
+            raise Unmodelled(f"The operator is not at rest, and reaches no new state in {turns} turns.")
+
+
 class _World:
     """A simulated cluster that begins as the real one is."""
 
@@ -253,7 +393,8 @@ class _World:
         self.server = Mirror([controller.kind, *subject.serves], self.clock, find)
         self.server.set_resizes(POD, live.resizes)
         self.server.load(adapted(live.objects))
-        self.workloads = Workloads(self.server, processes=self.database, created=_unused(live.of(POD)))
+        processes = _KnownVolumes(self.database, _mounted(live), self.server.read)
+        self.workloads = Workloads(self.server, processes=processes, created=_unused(live.of(POD)))
         if hosts := sorted({str(pod["spec"]["nodeName"]) for pod in live.of(POD) if pod["spec"].get("nodeName")}):
             self.workloads.use_hosts(hosts)
         self.database.objects = self.server.objects
@@ -264,10 +405,24 @@ class _World:
         self.recorder: Recorder | None = None
 
     def start(self, named: Obj) -> None:
-        """Let the kubelets report what runs, start the operator, and begin to record."""
+        """Let the kubelets report what runs, start the operator, and begin to record.
+
+        Raises:
+            Unmodelled: Kubernetes starts or stops a pod without the operator.
+        """
         self.namespace, self.name = named["metadata"]["namespace"], named["metadata"]["name"]
-        while self.workloads.step():  # what Kubernetes does without the operator, such as a status in other words
-            pass
+        before = self._phases()
+        for _ in range(MAX_TURNS):
+            if not self.workloads.step():  # what Kubernetes does without the operator, such as a status in other words
+                break
+        after = self._phases()
+        gone, new = before.items() - after.items(), after.items() - before.items()
+        for pod, _ in sorted(gone or new):
+            name, effect = pod.partition(" ")[0], "stops" if gone else "starts"
+            raise Unmodelled(
+                f"Kubernetes {effect} pod {name} whatever the operator does: repeat the command when that is done. "
+                "Otherwise, the simulation does not match this cluster."
+            )
         self.pods = self._pods()
         self.recorder = Recorder(
             self.server, self.clock, lambda: self.subject.view(self.database, self.server, self.name)
@@ -317,16 +472,54 @@ class _World:
             Unmodelled: the operator never rests, or needs an object that cannot be read.
         """
         assert self.recorder is not None
-        settled = await self.operator.rests(MAX_TURNS)
+        check = _Repetition(self._state).check
+        settled = await self.operator.rests(MAX_TURNS, check)
         while settled and (seconds := self._unavailable()):  # until then, a workload replaces no further pod
             self.clock.wait(seconds)
             self.recorder.passed(seconds)
             self.operator.resync()
-            settled = await self.operator.rests(MAX_TURNS)
+            settled = await self.operator.rests(MAX_TURNS, check)
         if self.server.unreadable:
             raise Unmodelled(self.server.unreadable)
         if not settled:
             raise Unmodelled(f"The operator is not at rest after {MAX_TURNS} turns of the simulation.")
+
+    def _state(self) -> Hashable:
+        """Return the state of the simulation, without what grows by itself."""
+        assert self.recorder is not None
+        verdict = self.recorder.verdict
+        view = self.subject.view(self.database, self.server, self.name)
+        objects = [
+            (kind.name, obj["metadata"]["name"], obj.get("spec"), obj["metadata"].get("labels"))
+            for kind, obj in self.server.objects()
+            if kind not in (EVENT, LEASE)
+        ]
+        pods = [(*found.items(),) for found in (self._phases(), view.members, view.slots)]
+        text = json.dumps([verdict.reason, verdict.message, view.text, pods, objects], sort_keys=True)
+        return hash(_TIME.sub("", text))
+
+    def _phases(self) -> dict[str, str]:
+        """Return the phases of all pods, by name and UID; of those that do not end."""
+        return {
+            f"{pod['metadata']['name']} {pod['metadata']['uid']}": str(pod["status"].get("phase"))
+            for _, pod in self.server.objects(POD)
+            if not accessors.is_terminating(pod)
+        }
+
+    def require_known_growth(self, live: Live) -> None:
+        """Require that no volume grows of which it is not known whether it can.
+
+        Raises:
+            Unmodelled: one does.
+        """
+        for claim in live.of(PERSISTENT_VOLUME_CLAIM):
+            metadata, given = claim["metadata"], str(claim["spec"].get("storageClassName") or "")
+            after = self.server.stored(PERSISTENT_VOLUME_CLAIM, metadata["namespace"], metadata["name"])
+            if given in live.unreadable_classes and after and after["spec"]["resources"] != claim["spec"]["resources"]:
+                raise Unmodelled(
+                    f"PersistentVolumeClaim {metadata['name']} is to grow. Whether it can depends on StorageClass "
+                    f"{given}, which you may not read."
+                )
 
     def _unavailable(self) -> int:
         """Return the seconds until each ready pod has been ready for the minReadySeconds of its workload."""
@@ -355,10 +548,13 @@ class _World:
         failed = any(self.operator.queue.failures(key) for key in self.operator.cache.keys(self.kind))
         hibernates = self.recorder.verdict.reason == HIBERNATED
         person = None if is_ready or failed or hibernates else _person(resource, self.recorder.verdict)
-        after = self._pods()
+        after, message = self._pods(), str(ready.get("message") or "")
+        if failed:
+            is_ready, message = False, f"The operator fails in the simulation: {self.operator.failure or message}"
         ended, fewer = len(self.pods.keys() - after.keys()), len(self.pods) - len(after)
         interrupts = ended > max(0, fewer) or (hibernates and ended > 0)
-        outcome = _outcome(steps, is_ready=is_ready or hibernates, person=person, interrupts=interrupts)
+        ends_well = is_ready or (hibernates and not failed)
+        outcome = _outcome(steps, is_ready=ends_well, person=person, interrupts=interrupts)
         return Plan(
             self.kind.name,
             self.namespace,
@@ -367,7 +563,7 @@ class _World:
             steps=steps,
             ready=is_ready,
             reason=str(ready.get("reason") or ""),
-            message=str(ready.get("message") or ""),
+            message=message,
             person=person,
             seconds=sum(step.seconds for step in steps),
             assumptions=ASSUMPTIONS,
@@ -381,20 +577,42 @@ class _World:
             if pod["metadata"]["namespace"] == self.namespace and accessors.label(pod, INSTANCE) == self.name
         }
 
-    def apply(self, live: Live, change: Obj) -> None:
-        """Store the resource as the API server would after the change."""
+    def apply(self, live: Live, change: Obj, others: Sequence[tuple[Kind, Obj]]) -> None:
+        """Store the resource, and other objects of the change, as the API server would after the change."""
         user = self.server.actor("kubectl")
+        for kind, obj in others:
+            self.server.put(kind, obj)
         if live.resource is None:
-            metadata = {key: value for key, value in change["metadata"].items() if key not in _SET_BY_SERVER}
+            metadata = {key: value for key, value in change["metadata"].items() if key not in SET_BY_SERVER}
             user.create(self.kind, {**change, "metadata": metadata})
             return
         current = user.get(self.kind, self.namespace, self.name)
-        kept = {key: change["metadata"].get(key) for key in ("labels", "annotations", "finalizers")}
-        metadata = {**current["metadata"], **{key: value for key, value in kept.items() if value is not None}}
+        former, given = live.resource["metadata"], change["metadata"]
+        metadata = dict(current["metadata"])
+        for key in ("labels", "annotations"):  # the operator may have added some in the simulation
+            removed = (former.get(key) or {}).keys() - (given.get(key) or {}).keys()
+            kept = {name: value for name, value in (metadata.get(key) or {}).items() if name not in removed}
+            metadata[key] = {**kept, **(given.get(key) or {})}
+            if not metadata[key]:
+                del metadata[key]
+        if (former.get("finalizers") or []) != (given.get("finalizers") or []):
+            metadata["finalizers"] = given.get("finalizers") or []
         user.update(self.kind, {**current, "metadata": metadata, "spec": change.get("spec") or {}})
+        self.operator.resync()  # other objects may change what the operator does without an event
 
 
-_SET_BY_SERVER = frozenset({"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"})
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z?")
+
+
+def _mounted(live: Live) -> frozenset[str]:
+    """Return the UIDs of the claims that pods mount: the seed knows what is on their volumes."""
+    names = {
+        (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        for pod in live.of(POD)
+        for volume in pod["spec"].get("volumes") or ()
+    }
+    claims = live.of(PERSISTENT_VOLUME_CLAIM)
+    return frozenset(claim["metadata"]["uid"] for claim in claims if claim["metadata"]["name"] in names)
 
 
 def _outcome(steps: Iterable[Step], *, is_ready: bool, person: Person | None, interrupts: bool) -> str:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from shared.kubernetes import accessors
-from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Kind, Obj
-from shared.kubernetes.ownership import INSTANCE
+from shared.kubernetes.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    REPLICA_SET,
+    SECRET,
+    STATEFUL_SET,
+    Kind,
+    Obj,
+)
+from shared.kubernetes.ownership import INSTANCE, controller_of
 from shared.kubernetes.pod_problems import problem_of
 from shared.kubernetes.secrets import content_of
 from simulator.plan import Live, Unmodelled
@@ -19,11 +30,12 @@ def servers(live: Live, container: str) -> list[Obj]:
         container: container with the server.
 
     Raises:
-        Unmodelled: a pod is not ready, so it is not known what its server does next.
+        Unmodelled: a pod is missing or not ready, so it is not known what its server does next.
     """
     if live.resource is None:
         return []
     name = live.resource["metadata"]["name"]
+    _require_settled(live, name)
     found = [
         pod
         for pod in live.of(POD)
@@ -40,6 +52,39 @@ def servers(live: Live, container: str) -> list[Obj]:
                 "does next; `kubectl platform why` explains the present state."
             )
     return found
+
+
+def _require_settled(live: Live, name: str) -> None:
+    """Require that Kubernetes has observed the workloads of a resource, and has created all of their pods."""
+    sets = {each["metadata"]["uid"]: (controller_of(each) or {}).get("uid") for each in live.of(REPLICA_SET)}
+    owners = [(controller_of(pod) or {}).get("uid") for pod in live.of(POD)]
+    found = Counter(sets.get(owner, owner) for owner in owners)
+    for kind in (STATEFUL_SET, DEPLOYMENT):
+        for obj in live.of(kind):
+            metadata, desired = obj["metadata"], obj["spec"].get("replicas", 1)
+            if accessors.label(obj, INSTANCE) != name:
+                continue
+            if not accessors.is_current(obj):
+                raise Unmodelled(
+                    f"Kubernetes has not observed the last change of {kind} {metadata['name']} yet: repeat the command."
+                )
+            if (pods := found[metadata["uid"]]) < desired:
+                raise Unmodelled(
+                    f"{kind} {metadata['name']} has {pods} of {desired} pods: repeat the command when Kubernetes has "
+                    f"created them. `kubectl describe {kind.name.lower()} {metadata['name']}` has what prevents it."
+                )
+
+
+def unknown_adoption(resource: Obj) -> str:
+    """Return why it is not known with which data a resource starts that adopts volumes; empty if it has done so."""
+    adopt = (resource.get("spec") or {}).get("adopt") or {}
+    adopted = (resource.get("status") or {}).get("adoption") or {}
+    if not adopt or adopt.get("fromUID") == adopted.get("fromUID"):
+        return ""
+    return (
+        "spec.adopt is not simulated: what is on the volumes of the deleted resource is not known. Keep them; after "
+        "the change, the status reports the adoption."
+    )
 
 
 def volumes(live: Live, pod: Obj) -> dict[str, Obj]:

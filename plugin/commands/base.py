@@ -42,7 +42,6 @@ def command(
     *,
     all_namespaces: bool = False,
     has_output: bool = True,
-    cls: type[click.Command] = click.Command,
 ) -> Callable[[Run], click.Command]:
     """Make a command of an asynchronous function; its docstring is the help.
 
@@ -50,7 +49,6 @@ def command(
         examples: command lines for the help, without `kubectl platform`.
         all_namespaces: whether it has the flag -A.
         has_output: whether it has the flag -o.
-        cls: class of the command.
     """
 
     def made(function: Run) -> click.Command:
@@ -90,7 +88,7 @@ def command(
         for option in reversed(options):
             run = option(run)
         lines = "\n".join(f"  kubectl platform {each}" for each in examples)
-        return click.command(name, cls, epilog=f"\b\nExamples:\n{lines}")(run)
+        return click.command(name, epilog=f"\b\nExamples:\n{lines}")(run)
 
     return made
 

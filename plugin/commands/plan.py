@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
 from plugin import applying, plans, version
+from plugin.applying import Manifest
 from plugin.commands.base import command, now, only, resources
 from plugin.commands.logs import deployments
 from plugin.databases import BACKUP, Database, parsed
@@ -17,33 +21,19 @@ from plugin.output import Output
 from plugin.problem import Problem
 from plugin.reading import Reader
 from plugin.session import Session
-from shared.kubernetes.errors import NotFound
-from shared.kubernetes.kinds import Obj
+from shared.kubernetes.errors import Forbidden, NotFound
+from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Kind, Obj
 
 if TYPE_CHECKING:
     from simulator.plan import Plan
 
-
-class WrongUsage(click.UsageError):
-    """An error in the options."""
-
-    exit_code = 1
-
-
-class PlanCommand(click.Command):
-    """A command whose exit code 2 has a meaning: a wrong option ends it with 1."""
-
-    def make_context(self, *given: Any, **more: Any) -> click.Context:
-        try:
-            return super().make_context(*given, **more)
-        except click.UsageError as error:
-            raise WrongUsage(error.format_message(), error.ctx) from None
+CHANGED: Mapping[str, Kind] = {kind.name: kind for kind in (SECRET, CONFIG_MAP)}
+"""Kinds of other objects of a file whose changes are part of a plan."""
 
 
 @command(
     "plan",
     examples=["plan -f orders.yaml", "plan rediscluster/orders", "plan -f orders.yaml -o json"],
-    cls=PlanCommand,
 )
 @resources(required=False, many=False)
 @click.option("--file", "-f", "path", default="", help="Manifest of the change; - reads it from standard input.")
@@ -67,9 +57,9 @@ async def plan(
     if bool(path) == bool(words):
         raise Problem("name either a resource or a file", "kubectl platform plan KIND/NAME, or plan -f FILE")
     if path:
-        database, manifest = applying.read(path, sys.stdin.read() if path == "-" else None)
-        manifest["metadata"].setdefault("namespace", session.namespace)
-        found = await _of_manifest(session, output, database, manifest, operator_namespace)
+        manifest = applying.read(path, sys.stdin.read() if path == "-" else None)
+        applying.place(manifest, session.namespace, session.target.namespace)
+        found = await _of_manifest(session, output, manifest, operator_namespace)
     else:
         database, name = only(parsed(words))
         if database == BACKUP:
@@ -80,20 +70,39 @@ async def plan(
     raise click.exceptions.Exit(plans.EXIT_CODES[found.outcome])
 
 
-async def _of_manifest(
-    session: Session, output: Output, database: Database, manifest: Obj, operator_namespace: str
-) -> Plan:
+async def _of_manifest(session: Session, output: Output, manifest: Manifest, operator_namespace: str) -> Plan:
     from simulator.plan import REFUSED, ended
 
-    metadata = manifest["metadata"]
+    database, metadata = manifest.database, manifest.resource["metadata"]
     live = await session.kube.find(database.kind, metadata["namespace"], metadata["name"])
     try:
-        change = await applying.judged(session, database, manifest, live)
+        others = [each async for each in _others(session, manifest)]
+        change = await applying.judged(session, database.kind, manifest.resource, live)
     except applying.ManifestRefused as refusal:
-        return ended(manifest, REFUSED, "Refused", str(refusal))
+        return ended(manifest.resource, REFUSED, "Refused", str(refusal))
     except NotFound:
         raise Problem(f"the cluster does not serve {database.kind.name}", "kubectl platform doctor") from None
-    return await planned(session, output, database, live, change, operator_namespace)
+    found = await planned(session, output, database, live, change, operator_namespace, others)
+    unplanned = [each for each in manifest.others if each.get("kind") not in CHANGED]
+    left_out = (f"{each.get('kind')} {_name(each)} of the file is not part of the plan." for each in unplanned)
+    of_tool = applying.warnings(live) if live else ()
+    return dataclasses.replace(found, warnings=(*found.warnings, *left_out, *of_tool))
+
+
+def _name(document: Obj) -> object:
+    metadata = document.get("metadata")
+    return metadata.get("name") if isinstance(metadata, dict) else None
+
+
+async def _others(session: Session, manifest: Manifest) -> AsyncIterator[tuple[Kind, Obj]]:
+    """Yield the Secrets and ConfigMaps of the file in the namespace of the resource, as they would be stored."""
+    namespace = manifest.resource["metadata"]["namespace"]
+    for each in manifest.others:
+        kind, metadata = CHANGED.get(str(each.get("kind"))), each.get("metadata")
+        if kind is None or not isinstance(metadata, dict) or metadata.get("namespace") != namespace:
+            continue
+        live = await session.kube.find(kind, namespace, str(metadata.get("name")))
+        yield kind, await applying.judged(session, kind, each, live)
 
 
 async def planned(
@@ -103,6 +112,7 @@ async def planned(
     live: Obj | None,
     change: Obj | None,
     operator_namespace: str,
+    others: Sequence[tuple[Kind, Obj]] = (),
 ) -> Plan:
     from simulator import subjects
     from simulator.plan import UNKNOWN, Unmodelled, ended
@@ -110,33 +120,73 @@ async def planned(
 
     named = change or live
     assert named is not None
-    deployment = await _operator(session, database, operator_namespace)
+    subject, namespace = subjects.subject(database.operator), named["metadata"]["namespace"]
+    deployment = await _operator(session, database, operator_namespace, namespace)
     version.require_same(database, deployment)
-    subject = subjects.subject(database.operator)
-    reader = Reader(session, database, named["metadata"]["namespace"])
+    reader = Reader(session, database, namespace)
     try:
         options = subjects.options(subject, deployment)
     except Unmodelled as unknown:
         return ended(named, UNKNOWN, "Unmodelled", str(unknown))
-    with output.console.status("The operator works in a simulation …"):  # for many servers, that takes minutes
-        found = await simulated(subject, options, await reader.live(live, change, now()), change, reader.find)
-    return dataclasses.replace(found, assumptions=(*found.assumptions, *dict.fromkeys(reader.assumptions)))
+    with _spinner(output):
+        begin = await reader.live(live, change, now())
+        found = await simulated(subject, options, begin, change, reader.find, others)
+    is_idle = not (deployment.get("status") or {}).get("readyReplicas")
+    idle = f"No replica of the {database.operator} operator is ready: nothing happens until one is."
+    assumptions = (*found.assumptions, *dict.fromkeys(reader.assumptions))
+    return dataclasses.replace(found, assumptions=assumptions, warnings=(idle,) if is_idle else ())
 
 
-async def _operator(session: Session, database: Database, namespace: str) -> Obj:
-    """Return the Deployment of the operator of a kind.
+def _spinner(output: Output) -> contextlib.AbstractContextManager[object]:
+    """Return what shows in a terminal that the command works: for many servers, that takes minutes."""
+    if output.as_json or not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    return Console(stderr=True).status("The operator works in a simulation …")
+
+
+async def _operator(session: Session, database: Database, operator_namespace: str, namespace: str) -> Obj:
+    """Return the Deployment of the operator of a kind that watches a namespace.
 
     Raises:
         Problem: there is none, or several.
     """
-    found = [each for each in await deployments(session, namespace) if is_of(each, database)]
-    if len(found) != 1:
-        where = ", ".join(sorted(each["metadata"]["namespace"] for each in found)) or "none"
+    try:
+        found = [each for each in await deployments(session, operator_namespace) if is_of(each, database)]
+    except Forbidden as error:
+        if operator_namespace:
+            raise
+        raise Problem(str(error), "name the namespace of the operator with --operator-namespace") from None
+    watching = [each for each in found if _watches(database, each, namespace)]
+    if found and not watching:
+        watched = ", ".join(sorted({name for each in found for name in _watched(database, each) or ()}))
         raise Problem(
-            f"{len(found)} Deployments of the {database.operator} operator were found: {where}",
+            f"no {database.operator} operator watches namespace {namespace}, only {watched}: nothing would execute "
+            "the plan",
+            "create the resource in one of these, or add the namespace to the operator's flag --watch-namespace",
+        )
+    if len(watching) != 1:
+        where = ", ".join(sorted(each["metadata"]["namespace"] for each in watching)) or "none"
+        raise Problem(
+            f"{len(watching)} Deployments of the {database.operator} operator were found: {where}",
             "name the namespace of the one that manages the resource with --operator-namespace",
         )
-    return found[0]
+    return watching[0]
+
+
+def _watches(database: Database, deployment: Obj, namespace: str) -> bool:
+    watched = _watched(database, deployment)
+    return not watched or namespace in watched
+
+
+def _watched(database: Database, deployment: Obj) -> tuple[str, ...]:
+    """Return the namespaces that an operator watches; empty for all, and if its options are not known."""
+    from simulator import subjects
+    from simulator.plan import Unmodelled
+
+    try:
+        return subjects.options(subjects.subject(database.operator), deployment).namespaces
+    except Unmodelled:
+        return ()
 
 
 def show(output: Output, found: Plan, *, all_steps: bool) -> None:
@@ -147,7 +197,11 @@ def show(output: Output, found: Plan, *, all_steps: bool) -> None:
     rows = list(plans.rows(found, everything=all_steps))
     if rows:
         output.text()
-        output.table(plans.COLUMNS, rows)
+        if output.is_terminal and plans.width(rows) > output.console.width:
+            for line in plans.blocks(rows):
+                output.text(line)
+        else:
+            output.table(plans.COLUMNS, rows)
         output.text()
     for pods, why in plans.restarts(found):
         output.text(f"{', '.join(pods)} restart:" if len(pods) > 1 else f"{pods[0]} restarts:", style="yellow")
@@ -156,6 +210,8 @@ def show(output: Output, found: Plan, *, all_steps: bool) -> None:
     output.text(plans.summary(found))
     for line in plans.end(found):
         output.text(line, style="bold red" if found.person else "yellow")
+    for line in found.warnings:
+        output.text(f"Warning: {line}", style="yellow")
     if rows:
         output.text("Assumptions:", style="dim")
         for line in found.assumptions:

@@ -5,6 +5,8 @@ Source: pkg/registry/core/pod/storage/eviction.go in kubernetes/kubernetes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, Obj
 from simulator.api_server.clone import clone
@@ -33,10 +35,26 @@ def claim(store: Store, pod: Obj) -> None:
 
 
 def selects(budget: Obj, pod: Obj) -> bool:
-    """Whether a budget selects a pod, by matchLabels."""
-    desired = budget["spec"].get("selector", {}).get("matchLabels") or {}
-    labels = pod["metadata"].get("labels") or {}
-    return budget["metadata"]["namespace"] == pod["metadata"]["namespace"] and bool(desired.items() <= labels.items())
+    """Whether a budget selects a pod. A missing selector selects none, an empty one all of the namespace."""
+    selector, labels = budget["spec"].get("selector"), pod["metadata"].get("labels") or {}
+    if selector is None or budget["metadata"]["namespace"] != pod["metadata"]["namespace"]:
+        return False
+    desired = selector.get("matchLabels") or {}
+    return desired.items() <= labels.items() and all(
+        _matches(each, labels) for each in selector.get("matchExpressions") or ()
+    )
+
+
+def _matches(requirement: Obj, labels: Mapping[str, str]) -> bool:
+    """Whether labels match a requirement. Source: Requirement.Matches in k8s.io/apimachinery/pkg/labels."""
+    value, given = labels.get(requirement["key"]), requirement.get("values") or ()
+    matches = {
+        "In": value in given,
+        "NotIn": value not in given,
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+    }
+    return matches[requirement["operator"]]
 
 
 def _may_evict_unready(budget: Obj) -> bool:

@@ -7,6 +7,7 @@ that compares the object it sent with the object it reads would pass a test and 
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -253,6 +254,11 @@ def _admit_pod(obj: Obj) -> None:
     obj.setdefault("status", {}).setdefault("phase", "Pending")
 
 
+def _admit_secret(obj: Obj) -> None:
+    if given := obj.pop("stringData", None):
+        obj["data"] = (obj.get("data") or {}) | {key: b64encode(text.encode()).decode() for key, text in given.items()}
+
+
 def _admit_service(obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
     for port in spec.get("ports", ()):
@@ -285,8 +291,9 @@ def built_in_kinds() -> tuple[Served, ...]:
         Served(NETWORK_POLICY, built_in=True, schema=BUILT_IN, status=False),
         Served(AUTOSCALER, _admit_autoscaler, built_in=True, schema=BUILT_IN, generation=False),
         Served(PERSISTENT_VOLUME_CLAIM, _admit_claim, **plain | {"status": True, "fixed": _CLAIM_IMMUTABLE}),  # type: ignore[arg-type]
+        Served(SECRET, _admit_secret, **plain),  # type: ignore[arg-type]
         *(Served(kind, **plain) for kind in (STORAGE_CLASS, ATTRIBUTES_CLASS)),  # type: ignore[arg-type]
         Served(NAMESPACE, built_in=True, schema=BUILT_IN, generation=False),
         Served(CRD, built_in=True, schema=BUILT_IN),
-        *(Served(kind, **plain) for kind in (EVENT, SECRET, CONFIG_MAP, LEASE)),  # type: ignore[arg-type]
+        *(Served(kind, **plain) for kind in (EVENT, CONFIG_MAP, LEASE)),  # type: ignore[arg-type]
     )

@@ -21,7 +21,7 @@ from simulator.etcd.raft import ROOT, SMALL, Cluster, Disk, MemberRecord, User, 
 from simulator.mirror import Mirror
 from simulator.plan import Live, Subject, Unmodelled
 from simulator.recorder import View
-from simulator.seeding import secret, servers, spec, status, volumes
+from simulator.seeding import secret, servers, spec, status, unknown_adoption, volumes
 
 PATIENCE_SECONDS = 30.0
 INDEX = 1000
@@ -154,4 +154,16 @@ def patience(resource: Obj) -> float:
     return PATIENCE_SECONDS
 
 
-SUBJECT = Subject(OPERATOR, build, seed, view, patience, serves=(backup.API.kind,))
+def unknown_start(resource: Obj) -> str:
+    """Return why it is not known with which data a resource starts; empty if it is."""
+    reported = resource.get("status") or {}
+    is_restored = reported.get("clusterID") or (reported.get("restore") or {}).get("phase") == "Complete"
+    if (resource.get("spec") or {}).get("restore") and not is_restored:
+        return (
+            "spec.restore is not simulated: what the snapshot has, and whether it can be read, is not known. After the "
+            "change, the status reports the restore."
+        )
+    return unknown_adoption(resource)
+
+
+SUBJECT = Subject(OPERATOR, build, seed, view, patience, serves=(backup.API.kind,), unknown_start=unknown_start)

@@ -24,7 +24,7 @@ from simulator.redis.client import Entry
 from simulator.redis.command_line import Command, command
 from simulator.redis.database import SimulatedRedis
 from simulator.redis.node import ALL, Known, Node, slot_of
-from simulator.seeding import servers, status, volumes
+from simulator.seeding import servers, status, unknown_adoption, volumes
 
 PATIENCE_SECONDS = 20.0
 
@@ -183,7 +183,7 @@ def view(database: SimulatedRedis, server: Mirror, name: str) -> View:
     spare = min(replicas.values(), default=0)
     up = sum(pod in members for pod in owned)
     names = {node.id: node.name.removeprefix("data-") for node in database.disks.values() if node.id}
-    text = f"{up} of {len(owned)} primaries up, each with {spare} or more replicas in sync"
+    text = f"{up} of {len(owned)} primaries up, each with {spare} or more replicas in sync" if owned else "no primaries"
     return View(members, owned, spare, text, names)
 
 
@@ -204,5 +204,6 @@ SUBJECT = Subject(
     view,
     patience,
     restores=restores,
+    unknown_start=unknown_adoption,
     serves=(Served(API.kind, schema=dataclasses.replace(CUSTOM, keys={"metadata.ownerReferences": ("uid",)})),),
 )

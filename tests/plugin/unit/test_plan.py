@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
+from rich.console import Console
+from rich.text import Text
 
-from plugin import applying, plans, version
+from plugin import applying, databases, plans, version
+from plugin.cli import cli
 from plugin.commands import approve as approving
+from plugin.commands import base
 from plugin.commands import plan as planning
+from plugin.reading import Reader
 from shared.api.applied_spec import APPROVAL
 from shared.kubernetes.client import Request, Response
-from shared.kubernetes.kinds import DEPLOYMENT, POD, Obj
+from shared.kubernetes.errors import Forbidden
+from shared.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, DISRUPTION_BUDGET, POD, Obj
+from shared.kubernetes.ownership import INSTANCE
+from simulator.api_server.actor import Actor
 from simulator.harness import NAMESPACE
-from tests.harness.scenario import ScenarioStep, edit, later, pod_problem
+from tests.harness.scenario import ScenarioStep, create, delete, edit, later, pod_problem
 from tests.redis.simulation import losses
 from tests.redis.simulation.moving_slots import redis_of
+from tests.support.etcd import scenarios as etcd
 from tests.support.memcached import scenarios as memcached
 from tests.support.plugin import Terminal
 from tests.support.redis import scenarios as redis
 
 API = {
+    "EtcdCluster": "etcd.ydzs.io/v1alpha1",
     "Memcached": "cache.example.com/v1alpha1",
     "RedisCluster": "redis.middleware.hc.cn/v1alpha1",
 }
@@ -357,3 +371,285 @@ def test_approval_of_a_resource_that_changed_meanwhile_is_refused(
     result = waiting.run(f"approve memcached/cache --token {token}")
     assert result.exit_code == 1
     assert "nothing was approved" in result.output
+
+
+# What a plan does not know, or is not about.
+
+
+def deployment(terminal: Terminal, change: Any, name: str = "memcached-operator") -> None:
+    """Change the Deployment of an operator."""
+    user = terminal.play.stage.user_client
+    found = user.get(DEPLOYMENT, "platform-system", name)
+    change(found)
+    user.update(DEPLOYMENT, found)
+
+
+def watching(*namespaces: str) -> Any:
+    def change(found: Obj) -> None:
+        [container] = found["spec"]["template"]["spec"]["containers"]
+        container["args"].append(f"--watch-namespace={','.join(namespaces)}")
+
+    return change
+
+
+def second_operator(terminal: Terminal, namespace: str, *watched: str) -> None:
+    """Install the operator another time."""
+    user = terminal.play.stage.user_client
+    found = user.get(DEPLOYMENT, "platform-system", "memcached-operator")
+    copy = {"metadata": {**found["metadata"], "namespace": namespace}, "spec": json.loads(json.dumps(found["spec"]))}
+    for key in ("uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"):
+        copy["metadata"].pop(key, None)
+    copy["spec"]["template"]["spec"]["containers"][0]["args"][-1] = f"--watch-namespace={','.join(watched)}"
+    user.create(DEPLOYMENT, copy)
+
+
+@pytest.mark.parametrize("changes", [False, True], ids=["at rest", "a change"])
+def test_namespace_that_no_operator_watches_has_no_plan(cache: Terminal, manifest: Any, *, changes: bool) -> None:
+    deployment(cache, watching("team-a", "team-b"))
+    result = cache.run(f"plan -f {manifest(**BASE | {'size': 4})}" if changes else "plan memcached/cache")
+    assert result.exit_code == 1, result.output
+    assert "no memcached operator watches namespace default" in result.output
+    assert "team-a, team-b" in result.output
+
+
+def test_operator_that_watches_the_namespace_is_chosen_of_several(cache: Terminal) -> None:
+    deployment(cache, watching("team-a"))
+    second_operator(cache, "team-a", "default", "other")
+    assert "Nothing to do." in cache.text("plan memcached/cache")
+    second_operator(cache, "team-b", "default")
+    result = cache.run("plan memcached/cache")
+    assert (result.exit_code, "2 Deployments of the memcached operator" in result.output) == (1, True)
+    assert "team-a, team-b" in result.output
+
+
+def test_operator_without_a_ready_replica_is_a_warning(cache: Terminal, manifest: Any) -> None:
+    assumed = "No replica of the memcached operator is ready: nothing happens until one is."
+    assert assumed in cache.text("plan memcached/cache")
+    assert assumed in json.loads(cache.run(f"plan -o json -f {manifest(**BASE | {'size': 4})}").output)["warnings"]
+    status = {"status": {"readyReplicas": 1}}
+    user = cache.play.stage.user_client
+    user.merge(DEPLOYMENT, "platform-system", "memcached-operator", status, subresource="status")
+    assert assumed not in cache.text("plan memcached/cache")
+
+
+def test_budget_of_a_user_is_part_of_the_plan(monkeypatch: pytest.MonkeyPatch, manifest: Any) -> None:
+    """With a second budget, the API server evicts no pod, and the operator repeats the eviction for ever."""
+    terminal = Terminal(monkeypatch, etcd.ETCD, etcd.cluster(3))
+    own = {"minAvailable": 3, "selector": {"matchExpressions": [{"key": INSTANCE, "operator": "Exists"}]}}
+    terminal.do(operator("etcd"), create(DISRUPTION_BUDGET, "mine", spec=own))
+    result = terminal.run(f"plan -f {manifest('EtcdCluster', size=3, version='3.6.16')}")
+    assert result.exit_code == 1, result.output
+    assert "more than one PodDisruptionBudget" in " ".join(result.output.split())
+
+
+def test_leftover_volumes_are_part_of_the_plan_of_a_new_resource(
+    monkeypatch: pytest.MonkeyPatch, manifest: Any
+) -> None:
+    """The operator does not use the volumes of a deleted resource of the same name."""
+
+    def begin(stage: Any) -> None:
+        for number in range(40):  # so that the resource has another UID than that of the plan
+            create(CONFIG_MAP, f"other-{number}").act(stage)
+        etcd.cluster(3).act(stage)
+
+    terminal = Terminal(monkeypatch, etcd.ETCD, ScenarioStep("40 other objects, and a cluster", begin))
+    terminal.do(operator("etcd"), delete())
+    result = terminal.run(f"plan -f {manifest('EtcdCluster', size=3, version=etcd.MIDDLE)}")
+    assert result.exit_code == 4, result.output
+    assert "has the data of a former EtcdCluster" in result.output
+
+
+def test_storage_class_that_the_user_may_not_read_ends_a_plan_with_growth() -> None:
+    class Forbidding:
+        async def find(self, kind: Any, namespace: str | None, name: str) -> Obj | None:
+            raise Forbidden("you cannot get storageclasses", status=403)
+
+    reader = Reader(SimpleNamespace(kube=Forbidding()), databases.ETCD, "default")  # type: ignore[arg-type]
+    found = asyncio.run(reader.find(databases.STORAGE_CLASS, "", "fast"))
+    assert found is not None
+    assert reader.unreadable_classes == {"fast"}
+    assert not reader.assumptions
+
+
+# Output.
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_forced_colours_change_nothing_in_a_pipe(cache: Terminal, manifest: Any, form: str) -> None:
+    line = f"plan -f {manifest(**BASE | {'size': 4})} -o {form}"
+    plain = cache.run(line)
+    forced = CliRunner().invoke(cli, line.split(), env={"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"})
+    shown = forced.output if form == "json" else Text.from_ansi(forced.output).plain
+    assert (forced.exit_code, shown.splitlines()) == (plain.exit_code, plain.output.splitlines())
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 400])
+def test_narrow_terminals_show_all_of_a_step(
+    monkeypatch: pytest.MonkeyPatch, cache: Terminal, manifest: Any, width: int
+) -> None:
+    console = Console(width=width, emoji=False, force_terminal=True, file=(screen := Screen()), color_system=None)
+    monkeypatch.setattr(base, "Console", lambda **_: console)
+    assert cache.run(f"plan -f {manifest(**BASE, version='1.6.18')}").exit_code == 3
+    lines = screen.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    text = " ".join(screen.getvalue().split())
+    for words in (
+        "change StatefulSet cache",
+        "spec.template.spec.containers[memcached].image: memcached:1.6.45 → memcached:1.6.18",
+        "Pod cache-2 restarts",
+        "2 of 3 servers ready",
+    ):
+        assert words in text, screen.getvalue()
+    assert "…" not in text
+
+
+# Manifests.
+
+
+def text_of(metadata: str, spec: str = "{size: 3, updateStrategy: {pauseSeconds: 0}}") -> str:
+    return f"apiVersion: {API['Memcached']}\nkind: Memcached\nmetadata: {metadata}\nspec: {spec}\n"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "flags"),
+    [
+        ("{name: cache, namespace: }", ""),
+        ("{name: cache, namespace: ''}", ""),
+        ("{name: cache, annotations: }", ""),
+        ("{name: cache, namespace: default}", " -n default"),
+    ],
+)
+def test_manifests_that_kubectl_accepts_have_a_plan(cache: Terminal, metadata: str, flags: str) -> None:
+    result = cache.run(f"plan -f -{flags}", stdin=text_of(metadata))
+    assert (result.exit_code, "Nothing to do." in result.output) == (0, True), result.output
+
+
+def test_date_is_a_text(cache: Terminal, tmp_path: Path) -> None:
+    """As for kubectl: YAML has dates, and JSON has none."""
+    path = tmp_path / "cache.yaml"
+    path.write_text(text_of("{name: cache, annotations: {built: 2026-01-01, at: 2026-13-45}}"))
+    assert applying.read(str(path)).resource["metadata"]["annotations"] == {"built": "2026-01-01", "at": "2026-13-45"}
+    assert cache.run(f"plan -f {path}").exit_code in (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (text_of("{name: cache, namespace: elsewhere}"), "the namespace of the manifest is elsewhere, and --namespace"),
+        (text_of("{name: 123}"), "metadata.name is 123, not a text"),
+        (text_of("{name: cache, namespace: 1}"), "metadata.namespace is 1, not a text"),
+        (text_of("{name: cache}", "[1]"), "spec is a list, not a mapping"),
+        (text_of("{name: cache, labels: [a]}"), "metadata.labels is a list, not a mapping"),
+        (text_of("{name: cache, annotations: [a]}"), "metadata.annotations is a list, not a mapping"),
+        (text_of("[a]"), "metadata.name is missing"),
+        ("[" * 3000, "is nested too deeply"),
+        ("a: " + "{b: " * 3000, "is nested too deeply"),
+    ],
+    ids=lambda text: text[:60],
+)
+def test_manifest_that_is_wrong_is_reported(cache: Terminal, text: str, message: str) -> None:
+    result = cache.run("plan -f - -n default", stdin=text)
+    assert result.exit_code == 1, result.output
+    assert message in result.output
+    assert "defect" not in result.output
+
+
+def test_resource_in_a_list_has_a_plan(cache: Terminal) -> None:
+    document = yaml.safe_load(text_of("{name: cache}"))
+    found = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [{"kind": "Secret"}, document]})
+    assert cache.run("plan -f -", stdin=found.replace("- kind: Secret\n", "")).exit_code == 0
+    two = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [document, document]})
+    assert "has 2 resources with a plan" in cache.run("plan -f -", stdin=two).output
+
+
+def test_secret_of_the_same_manifest_is_part_of_the_change(cache: Terminal, tmp_path: Path) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "users"},
+        "stringData": {"users": "app:hunter2hunter2\n"},
+    }
+    network = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "other"}}
+    resource = yaml.safe_load(text_of("{name: cache}")) | {"spec": {**BASE, "auth": {"secretName": "users"}}}
+    path = tmp_path / "all.yaml"
+    path.write_text(yaml.safe_dump_all([secret, network, resource]))
+    result = cache.run(f"plan -f {path}")
+    assert result.exit_code == 3, result.output
+    assert "hunter2" not in result.output
+    assert "Ingress other of the file is not part of the plan." in result.output
+    assert [(each.method, each.query.get("dryRun")) for each in cache.transport.requests] == [
+        ("POST", "All"),
+        ("PATCH", "All"),
+    ]
+
+
+def test_resource_that_another_tool_applies_has_a_warning(cache: Terminal, manifest: Any) -> None:
+    resource = yaml.safe_load(text_of("{name: cache, namespace: default}"))
+    Actor(cache.play.world.server, "kustomize-controller").apply(cache.play.stage.kind, resource, force=True)
+    [found] = cache.play.stage.find()
+    live = {**found, "metadata": {**found["metadata"], "annotations": {}}}
+    [warned] = applying.warnings(live)
+    assert "kustomize-controller applied the resource" in warned
+    own = {"manager": "memcached-operator", "operation": "Apply", "subresource": "status"}
+    assert not list(applying.warnings({"metadata": {"managedFields": [own]}}))
+    annotated = {"metadata": {**live["metadata"], "annotations": {applying.LAST_APPLIED: "{}"}}}
+    assert not list(applying.warnings(annotated))
+
+
+def refusing(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, part: str, message: str) -> None:
+    """Let the API server answer 403 to dry runs, or to paths with a part."""
+    handle = terminal.play.world.server.handle
+
+    def answer(request: Request) -> Response:
+        if request.query.get("dryRun") if part == "dryRun" else request.path.endswith(part):
+            return Response(403, {"kind": "Status", "reason": "Forbidden", "message": message, "code": 403})
+        return handle(request)
+
+    monkeypatch.setattr(terminal.play.world.server, "handle", answer)
+
+
+def test_exceeded_quota_is_a_refusal(cache: Terminal, manifest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing(cache, monkeypatch, "dryRun", 'memcacheds "n" is forbidden: exceeded quota: q, used: 5, limited: 5')
+    result = cache.run(f"plan -f {manifest(name='n', size=3)}")
+    assert (result.exit_code, "exceeded quota: q" in result.output) == (5, True), result.output
+
+
+def test_user_who_may_not_list_all_deployments_learns_the_flag(
+    cache: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(cache, monkeypatch, "/apis/apps/v1/deployments", 'User "u" cannot list resource "deployments"')
+    result = cache.run("plan memcached/cache")
+    assert result.exit_code == 1
+    assert "fix: name the namespace of the operator with --operator-namespace" in result.output
+    assert "Nothing to do." in cache.text("plan memcached/cache --operator-namespace platform-system")
+
+
+@pytest.mark.parametrize("line", ["plna", "--nope plan", "plan --nope", "plan", "status --nope", "plan a/b -o x"])
+def test_wrong_usage_ends_with_1(cache: Terminal, line: str) -> None:
+    """2 means a change without a restart."""
+    assert cache.run(line).exit_code == 1
+
+
+# Summaries.
+
+
+def test_summary_counts_only_what_is_shown() -> None:
+    from simulator.plan import Person, Plan
+    from simulator.recorder import Step
+
+    minor = Step("operator", "change", "Pod a", minor=True)
+    person = Person("Paused", "resume it")
+    waiting = Plan("Memcached", "n", "a", "person", steps=(minor,), person=person)
+    assert plans.summary(waiting) == "No step is possible now."
+    assert list(plans.end(waiting)) == ["It waits for a person. Paused: resume it"]
+
+
+def test_new_resource_has_no_least_redundancy(cache: Terminal, manifest: Any) -> None:
+    output = cache.run(f"plan -f {manifest(name='other', size=2)}").output
+    assert "no pod restarts." in output
+    assert "least redundancy" not in output

@@ -8,6 +8,7 @@ import pytest
 
 from shared.kubernetes.errors import Conflict, KubeError, NotFound, Unavailable
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, POD, STATEFUL_SET, Obj
+from simulator.api_server.evictions import selects
 from tests.harness import ApiServer, Workloads
 from tests.support.api_server_scenarios import stateful_set
 
@@ -114,3 +115,27 @@ def test_another_pod_of_the_same_name_is_not_evicted() -> None:
 def test_limits_are_counted_as_kubernetes_does(limit: Obj, allowed: int) -> None:
     server, _ = cluster(**limit)
     assert status(server)["disruptionsAllowed"] == allowed
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        (None, False),
+        ({}, True),
+        ({"matchLabels": {"app": "it"}}, True),
+        ({"matchLabels": {"app": "other"}}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["it", "other"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["other"]}]}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["it"]}]}, False),
+        ({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["it"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, False),
+        ({"matchLabels": {"app": "it"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}, False),
+    ],
+)
+def test_selectors_of_budgets(selector: Obj | None, *, selected: bool) -> None:
+    """As labels.Selector of k8s.io/apimachinery: a missing selector selects no pod, an empty one all."""
+    budget = {"metadata": {"namespace": NAMESPACE}, "spec": {"selector": selector}}
+    pod = {"metadata": {"namespace": NAMESPACE, "labels": {"app": "it"}}}
+    assert selects(budget, pod) == selected
+    assert not selects(budget, {"metadata": {"namespace": "other", "labels": {"app": "it"}}})

@@ -6,24 +6,32 @@ The worlds have clients that write, keys, and their own ids and addresses. They 
 from __future__ import annotations
 
 import dataclasses
+import io
+import itertools
 import json
+import logging
 from typing import Any, NamedTuple
 
 import pytest
 
+from shared.kubernetes.client import Request, Response
 from shared.kubernetes.errors import Forbidden
-from shared.kubernetes.kinds import POD, SECRET, STATEFUL_SET, Kind, Obj
+from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, STATEFUL_SET, Kind, Obj
 from shared.kubernetes.secrets import content_of
 from shared.status.reconciliation_pause import PAUSE
 from simulator import plan as plans
+from simulator.kubelet.kubelet import ProcessStatus
+from simulator.memcached.database import SimulatedMemcached
+from simulator.mirror import Mirror
 from simulator.plan import Live, Plan, plan
 from simulator.subjects import subject
-from tests.harness.scenario import ScenarioStep, edit
+from tests.harness.scenario import ScenarioStep, delete, edit
 from tests.harness.scenario_runner import ScenarioRun
 from tests.support import planning, plays
 from tests.support.etcd.scenarios import EXPANDABLE
 from tests.support.etcd.scenarios import cluster as etcd_cluster
 from tests.support.memcached.scenarios import apply as memcached
+from tests.support.memcached.scenarios import given_users
 from tests.support.planning import WORLDS, as_read, changed, executed, form, live, nothing_else, planned
 from tests.support.redis.scenarios import cluster as redis_cluster
 from tests.support.redis.scenarios import in_memory
@@ -298,6 +306,7 @@ async def test_a_cluster_that_does_not_match_its_simulation_ends_the_plan() -> N
         return {**obj, "spec": obj["spec"] | {"replicas": 2}}
 
     found = edited(live(await world("memcached")), STATEFUL_SET, "cache", other_replicas)
+    found = edited(found, POD, "cache-2", lambda _: None)
     made = await planned_of("memcached", found, {"size": 4})
     assert (made.outcome, "It does not match this cluster" in made.message) == (plans.UNKNOWN, True)
 
@@ -313,3 +322,222 @@ async def test_an_unreadable_secret_ends_the_plan() -> None:
     change = changed(found.resource, {"auth": {"secretName": "given"}})
     made = await plan(subject("memcached"), planning.WORLDS["memcached"][1], found, change, forbidden)
     assert (made.outcome, made.message) == (plans.UNKNOWN, "Secret given cannot be read: you cannot get secrets")
+
+
+# States that the simulation does not know are no plan of "nothing" and none of a safe change.
+
+
+UID = "00000000-0000-0000-0000-000000000001"
+
+
+@pytest.mark.parametrize("operator", ["etcd", "redis"])
+async def test_adoption_of_volumes_ends_the_plan(operator: str) -> None:
+    """What is on the volumes of a deleted resource is not known."""
+    found = live(await world(operator))
+    assert found.resource is not None
+    change = changed(found.resource, {"adopt": {"fromUID": UID}})
+    change["metadata"] = {"name": "new", "namespace": "default"}
+    change.pop("status")
+    made = await plan(subject(operator), WORLDS[operator][1], Live(None, (), found.now), change, nothing_else)
+    assert (made.outcome, made.steps) == (plans.UNKNOWN, ())
+    assert made.message.startswith("spec.adopt is not simulated: ")
+
+
+@pytest.mark.parametrize("operator", ["etcd", "redis"])
+def test_beginnings_from_former_data_are_known_once_they_are_done(operator: str) -> None:
+    unknown = subject(operator).unknown_start
+    adopt = {"spec": {"adopt": {"fromUID": UID}}}
+    assert "spec.adopt" in unknown(adopt)
+    assert "spec.adopt" in unknown({**adopt, "status": {"adoption": {"fromUID": "another"}}})
+    assert not unknown({**adopt, "status": {"adoption": {"fromUID": UID}}})
+    assert not unknown({"spec": None})
+
+
+def test_restore_is_known_once_it_is_done() -> None:
+    unknown = subject("etcd").unknown_start
+    restore = {"spec": {"restore": {"from": {"file": "a.db"}}}}
+    assert "spec.restore is not simulated" in unknown(restore)
+    assert "spec.restore is not simulated" in unknown({**restore, "status": {"restore": {"phase": "Running"}}})
+    assert not unknown({**restore, "status": {"clusterID": "1f"}})
+
+
+async def test_restore_of_a_new_cluster_ends_the_plan() -> None:
+    found = live(await world("etcd"))
+    assert found.resource is not None
+    change = changed(found.resource, {"restore": {"from": {"volume": {"claimName": "snapshots"}, "file": "a.db"}}})
+    change["metadata"] = {"name": "new", "namespace": "default"}
+    change.pop("status")
+    made = await plan(subject("etcd"), WORLDS["etcd"][1], Live(None, (), found.now), change, nothing_else)
+    assert (made.outcome, made.message[:29]) == (plans.UNKNOWN, "spec.restore is not simulated")
+
+
+@pytest.mark.parametrize("operator", ["etcd", "redis"])
+async def test_pod_on_a_volume_with_unknown_content_ends_the_plan(operator: str) -> None:
+    """A claim that no pod mounts may have any data, although it belongs to the resource."""
+    play = await world(operator)
+    spec = play.stage.find()[0]["spec"]
+    await play.step(delete())
+
+    async def find(kind: Kind, namespace: str, name: str) -> Obj | None:
+        return play.world.server.stored(kind, namespace, name)
+
+    kind = WORLDS[operator][0].controller(WORLDS[operator][0].database()).kind
+    metadata = {"name": "cache", "namespace": "default"}
+    change = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
+    found = Live(None, (), play.world.clock.now)  # so the UID of the resource in the plan is the former one
+    made = await plan(subject(operator), WORLDS[operator][1], found, change, find)
+    assert made.outcome == plans.UNKNOWN
+    assert "Pod cache-0 starts on PersistentVolumeClaim data-cache-0, which no pod uses now" in made.message
+
+
+async def test_operator_that_never_rests_ends_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States that repeat are no progress, however many turns they take."""
+    run, runs = SimulatedMemcached.run, itertools.count()
+
+    def flapping(self: Any, pod: Obj, claims: Any) -> ProcessStatus:
+        found = run(self, pod, claims)
+        return ProcessStatus("Unready") if pod["metadata"]["name"] == "cache-3" and next(runs) % 2 else found
+
+    monkeypatch.setattr(SimulatedMemcached, "run", flapping)
+    monkeypatch.setattr(plans, "MAX_REPEATED_TURNS", 300, raising=False)
+    monkeypatch.setattr(plans, "TURNS_AT_ONCE", 50, raising=False)
+    found = live(await world("memcached"))
+    made = await planned_of("memcached", found, {"size": 4})
+    assert made.outcome == plans.UNKNOWN
+    assert "reaches no new state" in made.message
+    assert next(runs) < 20_000
+
+
+@pytest.mark.parametrize("workload", ["StatefulSet", "Deployment"])
+async def test_missing_pod_ends_the_plan(workload: str) -> None:
+    """Kubernetes creates it, unless something prevents that, such as a quota."""
+    found = live(await world("memcached", memcached(size=3, workload=workload)))
+    gone = found.of(POD)[-1]["metadata"]["name"]
+    made = await planned_of("memcached", edited(found, POD, gone, lambda _: None))
+    assert (made.outcome, made.steps) == (plans.UNKNOWN, ())
+    assert f"{workload} cache has 2 of 3 pods" in made.message
+
+
+async def test_what_kubernetes_does_before_the_operator_ends_the_plan() -> None:
+    """The StatefulSet has an outdated pod that Kubernetes replaces, whatever the operator does."""
+
+    def outdated(pod: Obj) -> Obj:
+        labels = pod["metadata"]["labels"] | {"controller-revision-hash": "cache-former"}
+        return {**pod, "metadata": pod["metadata"] | {"labels": labels}}
+
+    found = edited(live(await world("memcached")), POD, "cache-1", outdated)
+    made = await planned_of("memcached", found)
+    assert (made.outcome, made.steps) == (plans.UNKNOWN, ())
+    assert "Kubernetes stops pod cache-1" in made.message
+
+
+@pytest.mark.parametrize("workload", ["StatefulSet", "Deployment"])
+async def test_workload_that_is_not_observed_ends_the_plan(workload: str) -> None:
+    """Its status is of an earlier template: Kubernetes is about to replace all of its pods."""
+    kind = STATEFUL_SET if workload == "StatefulSet" else DEPLOYMENT
+
+    def changed_since(obj: Obj) -> Obj:
+        text = json.dumps(obj["spec"]).replace("memcached:1.6.45", "memcached:1.6.18")
+        metadata = obj["metadata"] | {"generation": obj["metadata"]["generation"] + 1}
+        return {**obj, "metadata": metadata, "spec": json.loads(text)}
+
+    found = live(await world("memcached", memcached(size=3, workload=workload)))
+    made = await planned_of("memcached", edited(found, kind, "cache", changed_since))
+    assert (made.outcome, made.steps) == (plans.UNKNOWN, ())
+    assert f"Kubernetes has not observed the last change of {workload} cache" in made.message
+
+
+async def test_removed_annotation_is_removed() -> None:
+    """A manifest without the annotation of the pause ends the pause."""
+    play = await world("memcached")
+    await play.step(edit(None, {"metadata": {"annotations": {PAUSE: "true"}, "labels": {"team": "a"}}}))
+    found = live(play)
+    assert found.resource is not None
+    change = changed(found.resource, {"size": 5})
+    del change["metadata"]["annotations"][PAUSE]
+    assert (await plan_of(found, change)).outcome == plans.SAFE
+    del change["metadata"]["annotations"], change["metadata"]["labels"]
+    assert (await plan_of(found, change)).outcome == plans.SAFE
+
+
+async def plan_of(found: Live, change: Obj) -> Plan:
+    return await plan(subject("memcached"), WORLDS["memcached"][1], found, change, nothing_else)
+
+
+def refusing_workloads(monkeypatch: pytest.MonkeyPatch, status: int, reason: str, message: str) -> None:
+    """Let the simulated API server refuse each change of a StatefulSet."""
+    request = Mirror.request
+
+    async def refused(self: Mirror, given: Request) -> Response:
+        if "/statefulsets/" in given.path and given.method != "GET":
+            return Response(status, {"kind": "Status", "reason": reason, "message": message, "code": status})
+        return await request(self, given)
+
+    monkeypatch.setattr(Mirror, "request", refused)
+
+
+@pytest.mark.parametrize(("status", "reason"), [(409, "Conflict"), (500, "InternalError")])
+async def test_operator_that_fails_for_ever_ends_the_plan(
+    monkeypatch: pytest.MonkeyPatch, status: int, reason: str
+) -> None:
+    refusing_workloads(monkeypatch, status, reason, "what was refused")
+    found = live(await world("memcached"))
+    made = await planned_of("memcached", found, {"size": 4})
+    assert (made.outcome, made.ready) == (plans.UNKNOWN, False)
+    assert made.message.startswith("The operator fails in the simulation: ")
+    assert "what was refused" in made.message
+
+
+async def test_simulated_operator_logs_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its warnings and errors are about no real cluster."""
+    refusing_workloads(monkeypatch, 500, "InternalError", "what was refused")
+    found = live(await world("memcached"))
+    caplog.clear()
+    handler = logging.StreamHandler(output := io.StringIO())
+    logging.getLogger().addHandler(handler)
+    try:
+        await planned_of("memcached", found, {"size": 4})
+        logging.getLogger("here").warning("of another thread")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert output.getvalue() == "of another thread\n"
+    assert not handler.filters
+
+
+async def test_growth_of_volumes_of_an_unreadable_class_ends_the_plan() -> None:
+    spec: Obj = {"storage": {"size": "2Gi", "storageClassName": "fast"}}
+    play = await world("etcd", EXPANDABLE, etcd_cluster(3, **volumes("1Gi")))
+    found = dataclasses.replace(live(play), unreadable_classes=frozenset({"fast"}))
+    made = await planned_of("etcd", found, spec)
+    assert made.outcome == plans.UNKNOWN
+    assert "StorageClass fast, which you may not read" in made.message
+
+
+async def test_other_objects_of_a_change_are_applied_with_it() -> None:
+    """A Secret of the same manifest exists when the operator observes the change, and not before."""
+    found = live(await world("memcached"))
+    assert found.resource is not None
+    users = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "given", "namespace": "default"}}
+    users |= {"data": {"users": "YXBwOmh1bnRlcjJodW50ZXIyCg=="}}
+    change = changed(found.resource, {"auth": {"secretName": "given"}})
+    alone = await plan_of(found, change)
+    assert (alone.outcome, alone.reason) == (plans.PERSON, "SecretMissing")
+    options = WORLDS["memcached"][1]
+    made = await plan(subject("memcached"), options, found, change, nothing_else, [(SECRET, users)])
+    assert (made.outcome, made.ready) == (plans.RESTARTS, True)
+
+
+async def test_changed_secret_is_a_change_by_itself() -> None:
+    play = await world(
+        "memcached", given_users("hunter2hunter2"), memcached(size=3, auth={"secretName": "cache-users"})
+    )
+    found = live(play)
+    assert found.resource is not None
+    [secret] = [each for each in found.of(SECRET) if each["metadata"]["name"] == "cache-users"]
+    other = {**secret, "data": {"users": "YXBwOmh1bnRlcjNodW50ZXIzCg=="}}
+    options = WORLDS["memcached"][1]
+    made = await plan(subject("memcached"), options, found, found.resource, nothing_else, [(SECRET, other)])
+    assert "change Secret cache-users-mounted" in [step.title for step in made.steps]
+    assert made.ready
