@@ -8,6 +8,9 @@ from plugin.problem import Problem
 from shared.kubernetes.kinds import Kind
 from shared.kubernetes.ownership import COMPONENT, NAME
 
+ZONE = "topology.kubernetes.io/zone"
+"""Label of a Kubernetes node, and of pods since Kubernetes 1.35."""
+
 STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
 
 

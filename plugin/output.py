@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.tree import Tree
 
-from plugin.overview import BAD, GOOD, Condition, Overview, Server, duration, for_cluster
+from plugin.overview import BAD, GOOD, Condition, Overview, Server, Volume, duration, for_cluster
 
 MARKS = {GOOD: ("green", "✓"), BAD: ("red", "✗")}
 """Colour and mark by status of a server."""
@@ -33,22 +33,39 @@ def escape(text: str) -> str:
     return markup.escape(visible(text))
 
 
+_CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+"""Control characters that JSON does not escape."""
+
+
 class Output:
     """Where a command writes.
 
     Args:
         console: the terminal or pipe.
-        as_json: whether values are printed as JSON.
+        as_json: whether values are printed as JSON. Then texts, such as progress, go to the standard error.
     """
 
     def __init__(self, console: Console, *, as_json: bool = False) -> None:
-        self.console = console
+        self.console = Console(width=console.width, emoji=False, stderr=True) if as_json else console
         self.as_json = as_json
+        self._values = console
 
-    def json(self, value: Any) -> None:
-        """Print a value as JSON, without colours and line breaks of a terminal."""
-        text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+    def json(self, value: Any, *, line: bool = False) -> None:
+        """Print a value as JSON, without colours and line breaks of a terminal.
+
+        Args:
+            line: whether it takes one line, as one of several values.
+        """
+        text = json.dumps(value, indent=None if line else 2, ensure_ascii=False, default=_plain)
+        text = text.translate(_CONTROLS_IN_JSON)
+        self._values.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def result(self, value: Any, line: str) -> None:
+        """Print what a command did: the value as JSON, or else the line."""
+        if self.as_json:
+            self.json(value)
+        else:
+            self.text(line)
 
     def text(self, line: str = "", style: str = "") -> None:
         """Print a line that may contain any characters."""
@@ -64,12 +81,17 @@ class Output:
             for row in (columns, *lines):
                 self.text("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
             return
+        self.console.print(self.grid(columns, lines))
+
+    @staticmethod
+    def grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+        """Return a table for a terminal."""
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for column in columns:
             table.add_column(column, no_wrap=column != columns[-1], overflow="fold")
-        for row in lines:
-            table.add_row(*map(escape, row))
-        self.console.print(table)
+        for each in rows:
+            table.add_row(*map(escape, each))
+        return table
 
     @property
     def is_terminal(self) -> bool:
@@ -126,8 +148,19 @@ def tree(each: Overview, target: Sequence[str] = ()) -> Tree:
     for server in each.servers:
         if server.group not in branches:
             branches[server.group] = root.add(escape(server.group)) if server.group else root
-        branches[server.group].add(_server(server))
+        leaf = branches[server.group].add(_server(server))
+        for volume in server.volumes:
+            leaf.add(escape(_volume(volume)))
+    for sentence in each.unread:
+        root.add(f"[yellow]{escape(sentence)}[/]")
     return root
+
+
+def _volume(volume: Volume) -> str:
+    used = f"{volume.used} of " if volume.used else ""
+    state = "" if volume.phase == "Bound" else volume.phase
+    parts = [f"volume {volume.name}", f"{used}{volume.size}", volume.storage_class, state]
+    return "  ".join(filter(None, parts))
 
 
 def _line(condition: Condition, target: Sequence[str]) -> str:

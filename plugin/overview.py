@@ -62,6 +62,25 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume of a server.
+
+    Attributes:
+        name: name of its claim.
+        size: size of the volume; of a claim without one, the requested size.
+        storage_class: name of the StorageClass; empty if there is none.
+        phase: phase of the claim, such as Bound.
+        used: bytes in use, with a unit; empty if that is not known.
+    """
+
+    name: str
+    size: str
+    storage_class: str
+    phase: str
+    used: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
     """A server of a resource.
 
@@ -73,7 +92,8 @@ class Server:
         reason: state of the server, in one word.
         message: why it does not serve clients; empty if it does.
         host: Kubernetes node of its pod.
-        details: further facts by name, such as `zone`.
+        details: further facts by name: zone, version, lag (of a replica or learner), database (size), restarts.
+        volumes: volumes of its pod.
     """
 
     name: str
@@ -84,6 +104,26 @@ class Server:
     message: str = ""
     host: str = ""
     details: Mapping[str, str] = field(default_factory=dict)
+    volumes: tuple[Volume, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Facts about the servers of a resource that are not in its status.
+
+    Attributes:
+        pods: pods of the resource; None if they cannot be read.
+        claims: volume claims of the resource.
+        zones: zone of each Kubernetes node, by its name.
+        used: bytes in use of each volume, by the name of its claim.
+        unread: objects that cannot be read, as sentences.
+    """
+
+    pods: tuple[Obj, ...] | None = ()
+    claims: tuple[Obj, ...] = ()
+    zones: Mapping[str, str] = field(default_factory=dict)
+    used: Mapping[str, int] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +131,19 @@ class Overview:
     """The first facts that a user needs of a resource.
 
     Attributes:
+        kind: kind of the resource.
+        namespace: namespace of the resource.
+        name: name of the resource.
+        phase: phase in the status; empty if there is none.
+        version: version of the servers; empty if it is not reported.
+        conditions: conditions, each with type, status, reason, message, seconds (since its last transition) and normal.
+        servers: servers, each with name, group, role, status, reason, message, host, details and volumes.
         observed: whether the status describes the current spec.
         paused: whether a user paused the reconciliation.
         deleting: whether it is being deleted.
         decision: loss that waits for a confirmation: `token` and `message`; empty if there is none.
         progress: unfinished work, as sentences.
+        unread: objects that the user may not read, as sentences.
     """
 
     kind: str
@@ -110,6 +158,7 @@ class Overview:
     progress: tuple[str, ...]
     servers: tuple[Server, ...]
     decision: Mapping[str, str]
+    unread: tuple[str, ...] = ()
 
     def condition(self, name: str) -> Condition | None:
         return next((found for found in self.conditions if found.type == name), None)
@@ -128,10 +177,14 @@ class Overview:
 
 
 def overview(database: Database, resource: Obj, pods: Iterable[Obj], now: datetime) -> Overview:
+    """Return the overview of a resource with these pods, without its volumes."""
+    return complete(database, resource, Cluster(tuple(pods)), now)
+
+
+def complete(database: Database, resource: Obj, cluster: Cluster, now: datetime) -> Overview:
     """Return the overview of a resource.
 
     Args:
-        pods: pods of the resource.
         now: the present time.
     """
     status = accessors.status_of(resource)
@@ -147,7 +200,8 @@ def overview(database: Database, resource: Obj, pods: Iterable[Obj], now: dateti
         deleting=accessors.is_terminating(resource),
         conditions=tuple(_conditions(status, now)),
         progress=tuple(_progress(status)),
-        servers=tuple(_servers(database, status, {pod["metadata"]["name"]: pod for pod in pods})),
+        servers=tuple(_servers(database, status, cluster, now)),
+        unread=cluster.unread,
         decision={key: str(recovery.get(key) or "") for key in ("token", "message")} if recovery else {},
     )
 
@@ -197,21 +251,50 @@ def _progress(status: Obj) -> Iterable[str]:
         yield text + (f", about {duration(left)} left" if left is not None else "")
 
 
-def _servers(database: Database, status: Obj, pods: Mapping[str, Obj]) -> list[Server]:
+def _servers(database: Database, status: Obj, cluster: Cluster, now: datetime) -> list[Server]:
     if database == REDIS:
-        found = _nodes(status)
+        found = _nodes(status, now)
     elif database == ETCD:
-        found = [_member(member, status) for member in status.get("members") or ()]
+        found = [_member(member, status, now) for member in status.get("members") or ()]
     elif database == MEMCACHED:
         found = [Server(name, "", "", UNKNOWN, "") for name in status.get("nodes") or ()]
     else:
         return []
+    if cluster.pods is None:
+        return found
+    pods = {str(pod["metadata"]["name"]): pod for pod in cluster.pods}
     known = {server.name for server in found}
     found += [Server(name, "", "", UNKNOWN, "New") for name in sorted(pods.keys() - known)]
-    return [_with_pod(database, server, pods.get(server.name)) for server in found]
+    found = [_with_pod(database, server, pods.get(server.name)) for server in found]
+    return [_with_cluster(server, pods.get(server.name), cluster) for server in found]
 
 
-def _nodes(status: Obj) -> list[Server]:
+def _with_cluster(server: Server, pod: Obj | None, cluster: Cluster) -> Server:
+    """Return a server with its zone and volumes."""
+    zone = cluster.zones.get(server.host, "")
+    details = {**_given(zone=zone), **server.details}  # the status may have it, as the database sees it
+    mounted = [
+        str((volume.get("persistentVolumeClaim") or {}).get("claimName"))
+        for volume in ((pod or {}).get("spec") or {}).get("volumes") or ()
+    ]
+    claims = {str(claim["metadata"]["name"]): claim for claim in cluster.claims}
+    volumes = tuple(_volume(claims[name], cluster.used.get(name)) for name in mounted if name in claims)
+    return replace(server, details=details, volumes=volumes)
+
+
+def _volume(claim: Obj, used: int | None) -> Volume:
+    spec, status = claim.get("spec") or {}, accessors.status_of(claim)
+    requested = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    return Volume(
+        str(claim["metadata"]["name"]),
+        str((status.get("capacity") or {}).get("storage") or requested or ""),
+        str(spec.get("storageClassName") or ""),
+        str(status.get("phase") or ""),
+        _size(used),
+    )
+
+
+def _nodes(status: Obj, now: datetime) -> list[Server]:
     """Return the nodes of a RedisCluster, by shard."""
     entries = {entry["name"]: entry for entry in status.get("nodes") or ()}
     ordered: list[tuple[str, str]] = []
@@ -228,14 +311,32 @@ def _nodes(status: Obj) -> list[Server]:
             str(entry.get("reason") or ""),
             str(entry.get("message") or ""),
             str(entry.get("host") or ""),
-            _given(zone=entry.get("zone"), version=entry.get("version")),
+            _given(zone=entry.get("zone"), version=entry.get("version"), lag=_lag(entry, now)),
         )
         for name, group in ordered
         for entry in (entries.get(name) or {},)
     ]
 
 
-def _member(member: Obj, status: Obj) -> Server:
+def _lag(node: Obj, now: datetime) -> str:
+    """Return whether a replica has what its primary has; empty for a primary."""
+    if node.get("inSync") == GOOD:
+        return "in sync"
+    if node.get("inSync") == BAD:
+        return f"not in sync for {duration(since(node.get('outOfSyncSince'), now))}"
+    return "unknown" if node.get("inSync") else ""
+
+
+def _learner_lag(member: Obj, now: datetime) -> str:
+    """Return how far a learner has read the log; empty for a voter."""
+    progress = member.get("progress")
+    if not isinstance(progress, dict):
+        return ""
+    index, seconds = progress.get("index"), since(progress.get("since"), now)
+    return f"{f'at log index {index}' if index else 'receives a snapshot'} for {duration(seconds)}"
+
+
+def _member(member: Obj, status: Obj, now: datetime) -> Server:
     healthy = member.get("healthy")
     alarms = ", ".join(member.get("alarms") or ())
     return Server(
@@ -244,7 +345,9 @@ def _member(member: Obj, status: Obj) -> Server:
         "leader" if member.get("name") == status.get("leader") else str(member.get("role") or ""),
         UNKNOWN if healthy is None else str(healthy),
         alarms or ("Unknown" if healthy is None else "Healthy" if healthy else "Unhealthy"),
-        details=_given(version=member.get("version"), database=_size(member.get("dbSize"))),
+        details=_given(
+            version=member.get("version"), lag=_learner_lag(member, now), database=_size(member.get("dbSize"))
+        ),
     )
 
 

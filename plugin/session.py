@@ -25,6 +25,8 @@ from shared.kubernetes.kinds import Kind, Obj
 MANAGER = "kubectl-platform"
 """Field manager of what the plugin writes."""
 
+REQUEST_RIGHT = "request this right from the administrator of the cluster; `auth can-i` of kubectl shows yours"
+
 REVIEW = Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False)
 """An object that is answered, not stored, and has the API server's time as its creation."""
 
@@ -194,7 +196,7 @@ async def _load(loader: Any, paths: str, context: str, configuration: Configurat
 def described(error: KubeError) -> Problem:
     """Return what a failed request means for a user."""
     fixes = {
-        "Forbidden": "request this right from the administrator of the cluster; `auth can-i` of kubectl shows yours",
+        "Forbidden": REQUEST_RIGHT,
         "Conflict": "the object has changed in between: read it again, and repeat the command",
         "Unavailable": "the API server cannot be reached now: check the network, and repeat the command",
     }

@@ -6,11 +6,17 @@ from plugin.commands.base import command, now
 from plugin.databases import SERVERS
 from plugin.output import Output
 from plugin.overview import overview
+from plugin.results import Advisory, listed
 from plugin.session import Session
 from shared.status import conditions
 
 
-@command("advisories", examples=["advisories -A"], all_namespaces=True)
+@command(
+    "advisories",
+    examples=["advisories -A", "advisories -A -o json"],
+    prints=listed(Advisory),
+    all_namespaces=True,
+)
 async def advisories(session: Session, output: Output) -> None:
     """List resources with a published advisory."""
     found = [overview(database, each, (), now()) for database, each in await session.resources(SERVERS)]
@@ -18,8 +24,7 @@ async def advisories(session: Session, output: Output) -> None:
     if output.as_json:
         output.json(
             [
-                {"kind": each.kind, "namespace": each.namespace, "name": each.name, "version": each.version}
-                | {"reason": condition.reason, "message": condition.message}
+                Advisory(each.kind, each.namespace, each.name, each.version, condition.reason, condition.message)
                 for each, condition in affected
             ]
         )

@@ -9,12 +9,17 @@ from plugin.commands.plan import planned, show
 from plugin.databases import BACKUP, parsed
 from plugin.output import Output
 from plugin.problem import Problem
+from plugin.results import Done, acted
 from plugin.session import Session
 from shared.api.applied_spec import APPROVAL
 from shared.kubernetes.errors import Conflict
 
 
-@command("approve", examples=["approve rediscluster/orders"], has_output=False)
+@command(
+    "approve",
+    examples=["approve rediscluster/orders", "approve rediscluster/orders --token TOKEN -o json"],
+    prints=acted("token"),
+)
 @resources(many=False)
 @click.option("--token", default="", help="Token of the change, instead of a question: for scripts.")
 @click.option("--operator-namespace", default="", help="Namespace of the operators (default: look in all).")
@@ -37,7 +42,8 @@ async def approve(
         raise Problem(
             f"no change of {reference} waits for an approval{unknown}", f"kubectl platform why {words[0]} {where}"
         )
-    show(output, found, all_steps=False)
+    if not output.as_json:
+        show(output, found, all_steps=False)
     if token:
         if token != found.approval:
             raise Problem(
@@ -47,7 +53,7 @@ async def approve(
         raise Problem(
             "an approval needs a terminal, or --token", f"kubectl platform approve {words[0]} {where} --token TOKEN"
         )
-    elif click.prompt(f"Type {name} to approve this change", default="", show_default=False) != name:
+    elif _typed(name) != name:
         raise Problem("not approved: the name differs", "nothing was changed")
     # The version is that of what was planned: a change in between is refused.
     version = resource["metadata"]["resourceVersion"]
@@ -58,7 +64,12 @@ async def approve(
         raise Problem(
             "the resource has changed while you read", "nothing was approved: run the command again"
         ) from None
-    output.text(f"Approved {found.approval}. Watch it with: kubectl platform status {words[0]} {where}")
+    line = f"Approved {found.approval}. Watch it with: kubectl platform status {words[0]} {where}"
+    output.result(Done.of("approved", database, session.namespace, name, line, token=found.approval), line)
+
+
+def _typed(name: str) -> str:
+    return str(click.prompt(f"Type {name} to approve this change", default="", show_default=False, err=True))
 
 
 COMMANDS = (approve,)

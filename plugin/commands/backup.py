@@ -10,6 +10,7 @@ from plugin.commands.base import command, now, only, resources, until
 from plugin.databases import BACKUP, ETCD, parsed
 from plugin.output import Output
 from plugin.problem import Problem
+from plugin.results import Done, acted
 from plugin.session import Session
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import Obj
@@ -17,6 +18,9 @@ from shared.status import conditions
 
 MAX_NAME_CHARACTERS = 63
 """Longest name of an EtcdBackup, which is the value of a label."""
+
+REPORTED = ("location", "file", "size", "sizeBytes", "revision", "sha256", "current", "etcdVersion", "member")
+"""Fields of the status of an EtcdBackup that -o json has."""
 
 
 def name_of(cluster: str, moment: datetime) -> str:
@@ -45,8 +49,12 @@ def destination(cluster: Obj, claim: str, path: str) -> Obj:
 
 @command(
     "backup",
-    examples=["backup etcdcluster/settings", "backup etcdcluster/settings --claim snapshots --path settings"],
-    has_output=False,
+    examples=[
+        "backup etcdcluster/settings",
+        "backup etcdcluster/settings --claim snapshots --path settings",
+        "backup etcdcluster/settings -o json",
+    ],
+    prints=acted(*REPORTED, "backup"),
 )
 @resources(many=False)
 @click.option("--claim", default="", help="Claim for the snapshot (default: the destination of spec.backup).")
@@ -86,6 +94,9 @@ async def backup(
     output.text(f"{status.get('location')}: {status.get('size')}, revision {status.get('revision')}")
     if status.get("current") not in (None, True):  # an earlier version of the operator does not report it
         output.text(f"it may lack changes: {accessors.condition(made, conditions.READY).get('message')}")
+    if output.as_json:
+        details = {key: status.get(key) for key in REPORTED} | {"backup": backup_name}
+        output.json(Done.of("backed up", database, session.namespace, name, str(status.get("location")), **details))
 
 
 COMMANDS = (backup,)

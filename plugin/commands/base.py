@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
+import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
@@ -18,6 +20,7 @@ from plugin.databases import ALL, Database, named
 from plugin.output import Output
 from plugin.overview import Overview, overview, selector
 from plugin.problem import Problem
+from plugin.results import Failure, Shape
 from plugin.session import Session, Target, connected, described
 from shared.kubernetes.errors import KubeError, Unavailable
 from shared.kubernetes.kinds import EVENT, POD, Obj
@@ -35,45 +38,49 @@ WIDE = 10_000
 Run = Callable[..., Awaitable[object]]
 """A command: gets the session, the output, and its own arguments."""
 
+SHAPES: dict[str, Shape] = {}
+"""Shapes of the values that commands print with -o json, by their names."""
+
 
 def command(
     name: str,
     examples: Sequence[str],
     *,
+    prints: Shape,
     all_namespaces: bool = False,
-    has_output: bool = True,
 ) -> Callable[[Run], click.Command]:
     """Make a command of an asynchronous function; its docstring is the help.
 
     Args:
         examples: command lines for the help, without `kubectl platform`.
+        prints: shape of the values that it prints with -o json.
         all_namespaces: whether it has the flag -A.
-        has_output: whether it has the flag -o.
     """
 
-    def made(function: Run) -> click.Command:
+    def make(function: Run) -> click.Command:
         @functools.wraps(function)
         def run(
-            namespace: str, context: str, kubeconfig: str, *, all_namespaces: bool = False, form: str = "", **rest: Any
+            namespace: str, context: str, kubeconfig: str, form: str, *, all_namespaces: bool = False, **rest: Any
         ) -> None:
-            target = Target(kubeconfig, context, namespace, all_namespaces)
+            target, as_json = Target(kubeconfig, context, namespace, all_namespaces), form == "json"
             width = None if sys.stdout.isatty() else WIDE
-            output = Output(Console(width=width, emoji=False), as_json=form == "json")
+            output = Output(Console(width=width, emoji=False), as_json=as_json)
             try:
                 asyncio.run(_connected(function, target, output, rest))
             except Problem as problem:
-                _exit(problem)
+                _exit(problem, as_json=as_json)
             except KubeError as error:
-                _exit(described(error))
+                _exit(described(error), as_json=as_json)
             except OSError as error:  # such as a file that cannot be written
-                _exit(Problem(str(error)))
+                _exit(Problem(str(error)), as_json=as_json)
             except (click.ClickException, click.exceptions.Exit, click.Abort):
                 raise  # click ends the process
             except Exception as error:  # no traceback at users
                 if os.environ.get("PLATFORM_DEBUG"):
                     raise
                 fix = "set PLATFORM_DEBUG=1 for the details, and report it"
-                _exit(Problem(f"{type(error).__name__}: {error}. This is a defect of the plugin.", fix))
+                found = Problem(f"{type(error).__name__}: {error}. This is a defect of the plugin.", fix)
+                _exit(found, as_json=as_json)
 
         options = [
             click.option("--namespace", "-n", default="", help="Namespace (default: that of the context)."),
@@ -82,15 +89,15 @@ def command(
         ]
         if all_namespaces:
             options.append(click.option("--all-namespaces", "-A", is_flag=True, help="All namespaces."))
-        if has_output:
-            forms = click.Choice(["text", "json"])
-            options.append(click.option("--output", "-o", "form", type=forms, default="text", help="Format."))
+        forms = click.Choice(["text", "json"])
+        options.append(click.option("--output", "-o", "form", type=forms, default="text", help="Format."))
         for option in reversed(options):
             run = option(run)
         lines = "\n".join(f"  kubectl platform {each}" for each in examples)
+        SHAPES[name] = prints
         return click.command(name, epilog=f"\b\nExamples:\n{lines}")(run)
 
-    return made
+    return make
 
 
 async def _connected(function: Run, target: Target, output: Output, rest: dict[str, Any]) -> None:
@@ -98,9 +105,13 @@ async def _connected(function: Run, target: Target, output: Output, rest: dict[s
         await function(session, output, **rest)
 
 
-def _exit(problem: Problem) -> None:
+def _exit(problem: Problem, *, as_json: bool) -> None:
     """Print what is wrong and what would fix it, and end with exit code 1."""
-    sys.stderr.write(f"error: {problem}\n" + (f"  fix: {problem.fix}\n" if problem.fix else ""))
+    if as_json:
+        found = dataclasses.asdict(Failure(str(problem), problem.fix, 1))
+        sys.stderr.write(json.dumps(found, ensure_ascii=False) + "\n")
+    else:
+        sys.stderr.write(f"error: {problem}\n" + (f"  fix: {problem.fix}\n" if problem.fix else ""))
     sys.exit(1)
 
 

@@ -8,13 +8,18 @@ from plugin.commands.base import command, only, resources
 from plugin.databases import parsed
 from plugin.output import Output
 from plugin.problem import Problem
+from plugin.results import Done, acted
 from plugin.session import Session
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import Conflict
 from shared.steps.confirmed_recovery import awaits_confirmation
 
 
-@command("confirm", examples=["confirm rediscluster/orders"], has_output=False)
+@command(
+    "confirm",
+    examples=["confirm rediscluster/orders", "confirm rediscluster/orders --token TOKEN -o json"],
+    prints=acted("token"),
+)
 @resources(many=False)
 @click.option("--token", default="", help="Token of the loss, instead of a question: for scripts.")
 async def confirm(session: Session, output: Output, words: tuple[str, ...], token: str) -> None:
@@ -44,7 +49,7 @@ async def confirm(session: Session, output: Output, words: tuple[str, ...], toke
         raise Problem(
             "a confirmation needs a terminal, or --token", f"kubectl platform confirm {words[0]} {where} --token TOKEN"
         )
-    elif click.prompt(f"Type {name} to give this data up permanently", default="", show_default=False) != name:
+    elif _typed(name) != name:
         raise Problem("not confirmed: the name differs", "nothing was changed")
     # The version is that of what was shown: a change in between, also of the loss, is refused.
     version = resource["metadata"]["resourceVersion"]
@@ -55,7 +60,14 @@ async def confirm(session: Session, output: Output, words: tuple[str, ...], toke
         raise Problem(
             "the resource has changed while you read", "nothing was confirmed: run the command again"
         ) from None
-    output.text(f"Confirmed {offered}. Watch it with: kubectl platform status {words[0]} {where}")
+    line = f"Confirmed {offered}. Watch it with: kubectl platform status {words[0]} {where}"
+    found = Done.of("confirmed", database, session.namespace, name, message, token=offered)
+    output.result(found, line)
+
+
+def _typed(name: str) -> str:
+    text = f"Type {name} to give this data up permanently"
+    return str(click.prompt(text, default="", show_default=False, err=True))
 
 
 COMMANDS = (confirm,)

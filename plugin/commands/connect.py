@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
+from typing import Any, NamedTuple
 
 import click
 
@@ -23,6 +24,7 @@ from plugin.databases import ETCD, MEMCACHED, REDIS, Database, parsed
 from plugin.output import Output
 from plugin.overview import GOOD, Server, overview
 from plugin.problem import Problem
+from plugin.results import Done, acted
 from plugin.session import Session
 
 
@@ -32,8 +34,9 @@ from plugin.session import Session
         "connect rediscluster/orders",
         'connect rediscluster/orders -c "cluster nodes"',
         'connect etcdcluster/settings -c "get --prefix /"',
+        'connect rediscluster/orders -c "info server" -o json',
     ],
-    has_output=False,
+    prints=acted("pod", "exit_code", "output", "address", "username", "authority"),
 )
 @resources(many=False)
 @click.option("--pod", default="", help="Pod to connect to (default: one that serves clients).")
@@ -50,6 +53,8 @@ async def connect(session: Session, output: Output, words: tuple[str, ...], pod:
         raise Problem(f"{database.kind.name} has no servers", "name an EtcdCluster, a RedisCluster or a Memcached")
     if database == MEMCACHED and given:
         raise Problem("memcached has no client that could run a command", "leave -c out, and use the forwarded port")
+    if output.as_json and not given and database != MEMCACHED:
+        raise Problem("a shell prints no JSON", "name a command with -c")
     command_words = _split(given)
     resource = await session.resource(database, name)
     pods = await pods_of(session, database, resource)
@@ -65,9 +70,39 @@ async def connect(session: Session, output: Output, words: tuple[str, ...], pod:
         version = next((each.details.get("version") for each in found.servers if each.name == chosen), "")
         command_words = ["-e", *command_words] if given else []  # an error ends it with code 1
         client = redis_cli(access, version or found.version, command_words)
-        _finish(_redis(session, output, chosen, access, client, has_command=bool(given)))
+        ended = _redis(session, output, chosen, access, client, has_command=bool(given))
     else:
-        _forwarded(session, output, database, chosen, access, command_words)
+        ended = _forwarded(session, output, database, name, chosen, access, command_words)
+    if output.as_json and given:
+        details = {"pod": chosen, "exit_code": ended.code, "output": ended.output}
+        line = f"{chosen} answered {given!r}."
+        output.json(_connected(session, database, name, line, **details))
+    if ended.code:
+        raise click.exceptions.Exit(ended.code)
+
+
+def _connected(session: Session, database: Database, name: str, line: str, **details: Any) -> Done:
+    """Return the result of a connection: to a command, its output, or to a port, its address."""
+    every: dict[str, Any] = {"pod": "", "exit_code": 0, "output": "", "address": "", "username": "", "authority": ""}
+    return Done.of("connected", database, session.namespace, name, line, **every | details)
+
+
+class Ended(NamedTuple):
+    """How a client ended.
+
+    Attributes:
+        output: standard output of the client; empty if that went to the user.
+    """
+
+    code: int
+    output: str = ""
+
+
+def _run(command: Sequence[str], output: Output, **more: Any) -> Ended:
+    """Run a client: its output goes to the user, unless that is part of a JSON object."""
+    stdout = subprocess.PIPE if output.as_json else None
+    done = subprocess.run(command, stdout=stdout, text=True, errors="replace", check=False, **more)
+    return Ended(done.returncode, done.stdout or "")
 
 
 def _split(given: str) -> list[str]:
@@ -79,14 +114,14 @@ def _split(given: str) -> list[str]:
 
 def _redis(
     session: Session, output: Output, pod: str, access: Mapping[str, str], client: Sequence[str], *, has_command: bool
-) -> int:
+) -> Ended:
     if has_command:
         arguments, password = once(pod, access, client)
-        return subprocess.run(session.kubectl(*arguments), input=password, text=True, check=False).returncode
+        return _run(session.kubectl(*arguments), output, input=password)
     if sys.stdin.isatty():
         output.text(f"Connected to {pod}. Type commands such as `cluster nodes`; Ctrl-D ends it.")
         client = [*client, "--no-raw"]
-    return session_of(session, pod, access, client, typed())
+    return Ended(session_of(session, pod, access, client, typed()))
 
 
 def _serving(servers: Sequence[Server]) -> str:
@@ -97,8 +132,14 @@ def _serving(servers: Sequence[Server]) -> str:
 
 
 def _forwarded(
-    session: Session, output: Output, database: Database, pod: str, access: Mapping[str, str], given: list[str]
-) -> None:
+    session: Session,
+    output: Output,
+    database: Database,
+    name: str,
+    pod: str,
+    access: Mapping[str, str],
+    given: list[str],
+) -> Ended:
     """Forward a port of a pod, and run a client of this machine."""
     with (
         tempfile.TemporaryDirectory(prefix="platform-") as directory,
@@ -113,10 +154,13 @@ def _forwarded(
         if database == MEMCACHED:
             tls = f" with TLS; trust {files['ca.crt']}" if "ca.crt" in files else ""
             user = f" as {access['username']}" if "username" in access else ""
-            output.text(f"{pod} is at 127.0.0.1:{port}{tls}{user}. Ctrl-C ends it.")
+            line = f"{pod} is at 127.0.0.1:{port}{tls}{user}. Ctrl-C ends it."
+            details = {"pod": pod, "address": f"127.0.0.1:{port}", "username": access.get("username", "")}
+            details["authority"] = str(files.get("ca.crt", ""))
+            output.result(_connected(session, database, name, line, **details), line)
             with contextlib.suppress(KeyboardInterrupt):
                 raise Problem(f"the port of {pod} is no longer forwarded: kubectl ended with {forwarding.wait()}")
-            return
+            return Ended(0)
         program = shutil.which("etcdctl")
         if program is None:
             raise Problem(
@@ -125,10 +169,12 @@ def _forwarded(
             )
         if not given:
             output.text("In this shell, etcdctl is connected: try `etcdctl endpoint status`. `exit` ends it.")
-        _finish(_etcdctl(program, port, access, files, given))
+        return _etcdctl(program, output, port, access, files, given)
 
 
-def _etcdctl(program: str, port: int, access: Mapping[str, str], files: Mapping[str, Path], given: list[str]) -> int:
+def _etcdctl(
+    program: str, output: Output, port: int, access: Mapping[str, str], files: Mapping[str, Path], given: list[str]
+) -> Ended:
     """Run etcdctl, or a shell in which it is configured."""
     scheme = "https" if "ca.crt" in files else "http"
     variables = {"ETCDCTL_ENDPOINTS": f"{scheme}://localhost:{port}"}
@@ -138,7 +184,7 @@ def _etcdctl(program: str, port: int, access: Mapping[str, str], files: Mapping[
     if "password" in access:
         variables |= {"ETCDCTL_USER": access.get("username") or "client", "ETCDCTL_PASSWORD": access["password"]}
     command = [program, *given] if given else [os.environ.get("SHELL") or "/bin/sh"]
-    return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
+    return _run(command, output, env={**os.environ, **variables})
 
 
 @contextlib.contextmanager
@@ -160,12 +206,6 @@ def forwarded(session: Session, pod: str, port: str) -> Iterator[tuple[int, subp
             yield int(found[1]), process
         finally:
             process.terminate()
-
-
-def _finish(code: int) -> None:
-    """End as the program that ran ended."""
-    if code:
-        raise click.exceptions.Exit(code)
 
 
 COMMANDS = (connect,)

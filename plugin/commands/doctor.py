@@ -14,6 +14,7 @@ from plugin.databases import ALL, STORAGE_CLASS
 from plugin.health import BAD, GOOD, UNKNOWN, WARNING, Finding
 from plugin.output import Output
 from plugin.problem import Problem
+from plugin.results import listed
 from plugin.session import Session
 from shared.kubernetes.errors import Forbidden, NotFound
 from shared.kubernetes.kinds import LEASE, POD, Kind, Obj
@@ -36,7 +37,7 @@ MUTATING = Kind(
 STYLES = {GOOD: "green", WARNING: "yellow", BAD: "red", UNKNOWN: "yellow"}
 
 
-@command("doctor", examples=["doctor"])
+@command("doctor", examples=["doctor", "doctor -o json"], prints=listed(Finding))
 @click.option("--operator-namespace", default="", help="Namespace of the operators (default: look in all).")
 async def doctor(session: Session, output: Output, operator_namespace: str) -> None:
     """Check whether the platform can work here.

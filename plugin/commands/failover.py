@@ -10,11 +10,16 @@ from plugin.databases import REDIS, parsed
 from plugin.output import Output
 from plugin.overview import GOOD, Overview, Server
 from plugin.problem import Problem
+from plugin.results import Done, acted
 from plugin.session import Session
 from shared.kubernetes.kinds import Obj
 
 
-@command("failover", examples=["failover rediscluster/orders --to orders-3"], has_output=False)
+@command(
+    "failover",
+    examples=["failover rediscluster/orders --to orders-3", "failover rediscluster/orders --to orders-3 -o json"],
+    prints=acted("pod", "group"),
+)
 @resources(many=False)
 @click.option("--to", "chosen", required=True, help="Pod of the replica that takes over.")
 @click.option("--timeout", default=30.0, show_default=True, help="Seconds that it may take.")
@@ -46,7 +51,9 @@ async def failover(session: Session, output: Output, words: tuple[str, ...], cho
 
     fix = f"kubectl platform status {words[0]} {session.flags} shows the roles"
     await until(missing, timeout, output.text, fix)
-    output.text(f"{server.name} is the primary of {server.group}.")
+    line = f"{server.name} is the primary of {server.group}."
+    details = {"pod": server.name, "group": server.group}
+    output.result(Done.of("failed over", database, session.namespace, name, line, **details), line)
 
 
 def replica(found: Overview, name: str) -> Server:

@@ -14,6 +14,7 @@ from plugin.databases import Database, parsed
 from plugin.health import is_of
 from plugin.output import Output
 from plugin.problem import Problem
+from plugin.results import LogLine, lines
 from plugin.session import Session
 from shared.kubernetes import accessors
 from shared.kubernetes.kinds import DEPLOYMENT, Obj
@@ -26,15 +27,26 @@ MAX_FOLLOWED = "50"
 """Pods that kubectl follows at once; its default of 5 refuses an operator with many shards."""
 
 
-def about(lines: Iterable[str], reference: str) -> Iterator[str]:
-    """Yield the log lines about a resource, as text.
+def about(written: Iterable[str], reference: str) -> Iterator[str]:
+    """Yield the log lines about a resource, as text. `records` has the arguments."""
+    for each in records(written, reference):
+        yield from _texts(each)
+
+
+def _texts(line: LogLine) -> Iterator[str]:
+    yield f"{line.time} {line.level:<7} {line.message}" if line.time else line.message
+    yield from line.exception.splitlines()
+
+
+def records(written: Iterable[str], reference: str) -> Iterator[LogLine]:
+    """Yield the log lines about a resource.
 
     Args:
-        lines: lines of the operator, in JSON or as text.
+        written: lines of the operator, in JSON or as text.
         reference: namespace and name, as `default/orders`.
     """
     named = re.compile(rf"(?<![\w./-]){re.escape(reference)}(?![\w/-]|\.\w)")  # and none whose name only begins like it
-    for line in lines:
+    for line in written:
         try:
             record = json.loads(line)  # noqa: TID251 (the operator's own lines; a deep one is no record)
         except (ValueError, RecursionError):
@@ -43,10 +55,10 @@ def about(lines: Iterable[str], reference: str) -> Iterator[str]:
         if not named.search(message):
             continue
         if isinstance(record, dict):
-            yield f"{record.get('time')} {str(record.get('level')).upper():<7} {message}"
-            yield from str(record.get("exception") or "").splitlines()
+            level, exception = str(record.get("level")).upper(), str(record.get("exception") or "")
+            yield LogLine(str(record.get("time")), level, message, exception)
         else:
-            yield line.rstrip("\n")
+            yield LogLine("", "", line.rstrip("\n"))
 
 
 async def deployments(session: Session, namespace: str) -> list[Obj]:
@@ -72,7 +84,11 @@ async def sources(session: Session, database: Database, namespace: str) -> list[
     return [(where, f"{OPERATORS},{NAME}={name}") for where, name in sorted(names)]
 
 
-@command("logs", examples=["logs rediscluster/orders --since 1h"], has_output=False)
+@command(
+    "logs",
+    examples=["logs rediscluster/orders --since 1h", "logs rediscluster/orders -f", "logs rediscluster/orders -o json"],
+    prints=lines(LogLine),
+)
 @resources(many=False)
 @click.option("--since", default="24h", show_default=True, help="How far to look back, as for kubectl logs.")
 @click.option("--follow", "-f", is_flag=True, help="Continue as lines are written.")
@@ -92,8 +108,11 @@ async def logs(
         command = session.kubectl("logs", "--selector", labels, *options, namespace=namespace)
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
             assert process.stdout is not None
-            for line in about(process.stdout, f"{session.namespace}/{name}"):
-                output.text(line)
+            for line in records(process.stdout, f"{session.namespace}/{name}"):
+                if output.as_json:
+                    output.json(line, line=True)
+                for text in () if output.as_json else _texts(line):
+                    output.text(text)
                 shown += 1
         if process.returncode:
             raise Problem("kubectl logs failed", "its message is above")

@@ -20,6 +20,7 @@ from plugin.health import is_of
 from plugin.output import Output
 from plugin.problem import Problem
 from plugin.reading import Reader
+from plugin.results import one
 from plugin.session import Session
 from shared.kubernetes.errors import Forbidden, NotFound
 from shared.kubernetes.kinds import CONFIG_MAP, SECRET, Kind, Obj
@@ -34,6 +35,7 @@ CHANGED: Mapping[str, Kind] = {kind.name: kind for kind in (SECRET, CONFIG_MAP)}
 @command(
     "plan",
     examples=["plan -f orders.yaml", "plan rediscluster/orders", "plan -f orders.yaml -o json"],
+    prints=one("simulator.plan.Plan"),
 )
 @resources(required=False, many=False)
 @click.option("--file", "-f", "path", default="", help="Manifest of the change; - reads it from standard input.")

@@ -19,6 +19,7 @@ from plugin.databases import Database, parsed
 from plugin.output import Output
 from plugin.overview import overview
 from plugin.problem import Problem
+from plugin.results import Done, acted
 from plugin.session import Session
 from shared.kubernetes.errors import Forbidden
 from shared.kubernetes.kinds import (
@@ -64,7 +65,11 @@ def _is_copy(annotation: str, text: str) -> bool:
     return annotation.endswith("last-applied-configuration") or text.lstrip().startswith("{")
 
 
-@command("report", examples=["report rediscluster/orders"], has_output=False)
+@command(
+    "report",
+    examples=["report rediscluster/orders", "report rediscluster/orders --file orders.tar.gz -o json"],
+    prints=acted("file", "files", "bytes"),
+)
 @resources(many=False)
 @click.option("--file", "-f", "path", default="", help="File to write (default: NAME-report.tar.gz).")
 @click.option("--since", default="24h", show_default=True, help="How far the log goes back.")
@@ -100,7 +105,10 @@ async def report(
     files["operator.log"] = await _log(session, database, name, operator_namespace, since)
     target = Path(path or f"{name}-report.tar.gz")
     pack(target, name, files)
-    output.text(f"{target}: {len(files)} files, {target.stat().st_size} bytes. Read it before you send it on.")
+    size = target.stat().st_size
+    line = f"{target}: {len(files)} files, {size} bytes. Read it before you send it on."
+    details = {"file": str(target), "files": sorted(files), "bytes": size}
+    output.result(Done.of("reported", database, session.namespace, name, line, **details), line)
 
 
 async def _log(session: Session, database: Database, name: str, namespace: str, since: str) -> str:

@@ -17,6 +17,7 @@ from plugin.databases import MEMCACHED, Database, parsed
 from plugin.output import Output
 from plugin.overview import GOOD, Server, for_cluster, overview
 from plugin.problem import Problem
+from plugin.results import Done, acted
 from plugin.session import Session
 from shared.kubernetes import accessors
 from shared.kubernetes.accessors import rfc3339
@@ -41,7 +42,13 @@ def ordered(servers: tuple[Server, ...]) -> list[str]:
 
 
 @command(
-    "restart", examples=["restart rediscluster/orders", "restart rediscluster/orders --pod orders-3"], has_output=False
+    "restart",
+    examples=[
+        "restart rediscluster/orders",
+        "restart rediscluster/orders --pod orders-3",
+        "restart rediscluster/orders --yes -o json",
+    ],
+    prints=acted("pods"),
 )
 @resources(many=False)
 @click.option("--pod", "chosen", multiple=True, help="Restart only this pod (repeatable).")
@@ -76,7 +83,7 @@ async def restart(
     lost = " Each server loses its items." if database == MEMCACHED else ""
     if not yes:
         reference = f"{database.kind.name} {session.namespace}/{name}"
-        click.confirm(f"Restart {', '.join(order)} of {reference}, one after the other?{lost}", abort=True)
+        click.confirm(f"Restart {', '.join(order)} of {reference}, one after the other?{lost}", abort=True, err=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=output.console, disable=not output.is_terminal) as progress:
         task = progress.add_task("", total=len(order))
@@ -86,7 +93,8 @@ async def restart(
         for number, pod in enumerate(order if database != MEMCACHED or chosen else ()):
             await _restart(session, output, database, name, pods[pod], order[number + 1 :], timeout)
             progress.advance(task)
-    output.text(f"Restarted {', '.join(order)}.")
+    line = f"Restarted {', '.join(order)}."
+    output.result(Done.of("restarted", database, session.namespace, name, line, pods=order), line)
 
 
 async def _restart(

@@ -5,14 +5,16 @@ from __future__ import annotations
 from plugin.commands.base import command, now, resources, seen
 from plugin.databases import SERVERS, parsed
 from plugin.output import COLUMNS, Output, row, tree
-from plugin.overview import overview, urgent
+from plugin.overview import Overview, overview, urgent
 from plugin.problem import Problem
+from plugin.results import Shape
 from plugin.session import Session
 
 
 @command(
     "status",
     examples=["status -A", "status rediscluster/orders", "status -o json etcdcluster/settings"],
+    prints=Shape(Overview, "one object for one named resource, else a list of objects"),
     all_namespaces=True,
 )
 @resources(required=False)

@@ -11,6 +11,7 @@ from plugin.diagnosis import Fact
 from plugin.output import Output
 from plugin.overview import overview
 from plugin.problem import Problem
+from plugin.results import listed
 from plugin.session import Session
 from shared.kubernetes import accessors
 from shared.kubernetes.errors import NotFound
@@ -18,7 +19,7 @@ from shared.kubernetes.kinds import POD
 from shared.kubernetes.ownership import COMPONENT, INSTANCE, NAME
 
 
-@command("why", examples=["why rediscluster/orders", "why orders-3"])
+@command("why", examples=["why rediscluster/orders", "why orders-3", "why orders-3 -o json"], prints=listed(Fact))
 @resources(many=False)
 async def why(session: Session, output: Output, words: tuple[str, ...]) -> None:
     """Explain the state of a resource or a pod.

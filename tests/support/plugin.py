@@ -5,20 +5,51 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from plugin import session
+from plugin import session, version
 from plugin.cli import cli
 from plugin.commands import base
 from plugin.session import Session, Target
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.client import Request, Response
+from shared.kubernetes.kinds import DEPLOYMENT
 from simulator.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, Subject
 from tests.harness.scenario_runner import ScenarioRun
 from tests.support import plays
+
+
+def operator(name: str, image: str = "", **labels: str) -> ScenarioStep:
+    """Install the Deployment of an operator, as its chart does."""
+    tag = image or f"registry.example.com/{name}-operator:{version.own()}"
+    container = {
+        "name": "operator",
+        "image": tag,
+        "args": [
+            "--leader-elect",
+            "--leader-elect-namespace=platform-system",
+            f"--agent-image=example.com/{name}-operator:1",
+            f"--image-repository={name}",
+        ],
+    }
+    own = {
+        "app.kubernetes.io/name": f"{name}-operator",
+        "app.kubernetes.io/component": "operator",
+        "app.kubernetes.io/part-of": "platform",
+        **labels,
+    }
+    template = {"metadata": {"labels": own}, "spec": {"containers": [container]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": own}, "template": template}
+
+    def act(stage: Any) -> None:
+        metadata = {"name": f"{name}-operator", "namespace": "platform-system", "labels": own}
+        stage.user_client.create(DEPLOYMENT, {"metadata": metadata, "spec": spec})
+
+    return ScenarioStep(f"{name} operator installed", act)
 
 
 class UserTransport:

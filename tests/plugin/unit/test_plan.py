@@ -33,7 +33,7 @@ from tests.redis.simulation import losses
 from tests.redis.simulation.moving_slots import redis_of
 from tests.support.etcd import scenarios as etcd
 from tests.support.memcached import scenarios as memcached
-from tests.support.plugin import Terminal
+from tests.support.plugin import Terminal, operator
 from tests.support.redis import scenarios as redis
 
 API = {
@@ -41,35 +41,6 @@ API = {
     "Memcached": "cache.example.com/v1alpha1",
     "RedisCluster": "redis.middleware.hc.cn/v1alpha1",
 }
-
-
-def operator(name: str, image: str = "", **labels: str) -> ScenarioStep:
-    """Install the Deployment of an operator, as its chart does."""
-    tag = image or f"registry.example.com/{name}-operator:{version.own()}"
-    container = {
-        "name": "operator",
-        "image": tag,
-        "args": [
-            "--leader-elect",
-            "--leader-elect-namespace=platform-system",
-            f"--agent-image=example.com/{name}-operator:1",
-            f"--image-repository={name}",
-        ],
-    }
-    own = {
-        "app.kubernetes.io/name": f"{name}-operator",
-        "app.kubernetes.io/component": "operator",
-        "app.kubernetes.io/part-of": "platform",
-        **labels,
-    }
-    template = {"metadata": {"labels": own}, "spec": {"containers": [container]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": own}, "template": template}
-
-    def act(stage: Any) -> None:
-        metadata = {"name": f"{name}-operator", "namespace": "platform-system", "labels": own}
-        stage.user_client.create(DEPLOYMENT, {"metadata": metadata, "spec": spec})
-
-    return ScenarioStep(f"{name} operator installed", act)
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from plugin.health import BAD, GOOD, UNKNOWN, WARNING
 from plugin.output import Output, row, tree
 from plugin.overview import Overview, duration, overview, urgent
 from plugin.problem import Problem
+from plugin.results import Done, one
 from plugin.session import Session, Target
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
@@ -353,7 +354,7 @@ def test_addresses_are_printed_as_they_are(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(base, "connected", connected_to_nothing)
     monkeypatch.setattr("sys.stdout", written)
 
-    @base.command("show", examples=[])
+    @base.command("show", examples=[], prints=one(Done))
     async def show(session: Session, output: Output) -> None:
         output.json({"address": address})
         output.text(address)
@@ -367,7 +368,7 @@ def test_file_that_cannot_be_written_is_no_defect(
 ) -> None:
     monkeypatch.setattr(base, "connected", connected_to_nothing)
 
-    @base.command("write", examples=[], has_output=False)
+    @base.command("write", examples=[], prints=one(Done))
     async def write(session: Session, output: Output) -> None:
         raise PermissionError(13, "Permission denied", "/root/report")
 
