@@ -8,20 +8,21 @@ from pathlib import Path
 import operators
 import shared
 from docs.messages import sites
-from shared.status.reasons import COMMON, Catalogue, Reason
+from plugin.reasons import ENDS
+from shared.status.reasons import COMMON, Catalogue, Reason, Severity
 
 HEADER = "<!-- Generated from the catalogues and the messages in the code by `make manifests`. Do not edit. -->\n"
-INTRODUCTION = """\
+INTRODUCTION = f"""\
 # Reasons of conditions and events
 
 `kubectl describe` shows a reason in each condition and event. The message next to it names the objects and values.
-In the templates below, `{name}` is such a value.
+In the templates below, `{{name}}` is such a value.
 
 | severity | meaning |
 |---|---|
-| normal | The operator works or waits, and continues without help. |
-| warning | The operator keeps retrying. Look into it if it lasts. |
-| action | Nothing changes until a user changes something. `Stalled` is True, except while a Secret is awaited. |
+| normal | {ENDS[Severity.NORMAL]} |
+| warning | {ENDS[Severity.WARNING]} |
+| action | {ENDS[Severity.ACTION]} `Stalled` is True, except while a Secret is awaited. |
 """
 
 

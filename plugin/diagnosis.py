@@ -8,11 +8,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from plugin import reasons
 from plugin.databases import Database
-from plugin.overview import Overview, duration, for_cluster, since
+from plugin.overview import Condition, Overview, duration, for_cluster, since
 from shared.kubernetes import accessors
+from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.exit_reason import exit_reason
 from shared.kubernetes.kinds import Obj
 from shared.kubernetes.pod_problems import problem_of, restarts
@@ -30,15 +32,27 @@ class Fact:
         source: origin of the sentence: a condition, a pod, an event, the resource.
         text: the sentence.
         fix: a command or a page that helps; empty if there is none.
+        since: time from which on it is so, or of the write, as RFC 3339; empty if it is not recorded.
+        ends: how it ends; empty if that is not known, or if nothing has to end.
+        manager: field manager that wrote the field; empty if it is about none.
     """
 
     source: str
     text: str
     fix: str = ""
+    since: str = ""
+    ends: str = ""
+    manager: str = ""
 
 
 def of_resource(
-    database: Database, resource: Obj, seen: Overview, events: Sequence[Obj], now: datetime, target: Sequence[str] = ()
+    database: Database,
+    resource: Obj,
+    seen: Overview,
+    events: Sequence[Obj],
+    now: datetime,
+    target: Sequence[str] = (),
+    changed: Sequence[Fact] = (),
 ) -> list[Fact]:
     """Return why a resource is as it is.
 
@@ -46,9 +60,10 @@ def of_resource(
         seen: overview of the resource.
         events: events about it and its pods.
         target: flags for its cluster, in commands that a user may copy.
+        changed: facts about changes of its spec and of the template of its pods.
     """
     where = f" {shlex.join([*target, '--namespace', seen.namespace])}"
-    facts = [_ready(database, seen), *_others(database, seen)]
+    facts = [_ready(database, seen, now), *_others(database, seen, now)]
     facts = [replace(fact, text=for_cluster(fact.text, target)) for fact in facts]
     if seen.deleting:
         fix = "docs/runbook/README.md#a-resource-is-not-deleted"
@@ -70,9 +85,9 @@ def of_resource(
             facts.append(
                 Fact(server.name, f"{server.reason}: {server.message}", f"kubectl platform why {server.name}{where}")
             )
-    if changed := _last_change(resource, now):
-        facts.append(changed)
-    return [*facts, *_events(events, now)]
+    if last := _last_change(resource, now):
+        facts.append(last)
+    return [*facts, *changed, *_events(events, now)]
 
 
 def of_pod(pod: Obj, events: Sequence[Obj], now: datetime) -> list[Fact]:
@@ -94,25 +109,29 @@ def of_pod(pod: Obj, events: Sequence[Obj], now: datetime) -> list[Fact]:
     return [*facts, *_events(events, now)]
 
 
-def _ready(database: Database, seen: Overview) -> Fact:
+def _ready(database: Database, seen: Overview, now: datetime) -> Fact:
     ready = seen.ready
     state = "is Ready" if ready.normal else "is not Ready" if ready.status == "False" else "has an unknown state"
-    page = _page(database, ready.reason) if not ready.normal and ready.seconds is not None else ""
     text = f"{seen.reference} {state} for {duration(ready.seconds)}: {ready.reason}: {ready.message}"
-    return Fact(conditions.READY, text, page)
+    return _of_condition(database, ready, text, now)
 
 
-def _others(database: Database, seen: Overview) -> Iterator[Fact]:
+def _others(database: Database, seen: Overview, now: datetime) -> Iterator[Fact]:
     for condition in seen.conditions:
         known = (conditions.READY, conditions.PAUSED)
         if condition.normal or condition.type in known or condition.message == seen.ready.message:
             continue
         text = f"{condition.type} is {condition.status} for {duration(condition.seconds)}: "
-        yield Fact(
-            condition.type,
-            f"{text}{condition.reason}: {condition.message}",
-            _page(database, condition.reason),
-        )
+        yield _of_condition(database, condition, f"{text}{condition.reason}: {condition.message}", now)
+
+
+def _of_condition(database: Database, condition: Condition, text: str, now: datetime) -> Fact:
+    """Return a fact with the time since when a condition has its status, and with what ends one that is not normal."""
+    at = rfc3339(now - timedelta(seconds=condition.seconds)) if condition.seconds is not None else ""
+    if condition.normal or (condition.type == conditions.READY and condition.seconds is None):  # or none is reported
+        return Fact(condition.type, text, since=at)
+    page, ends = _page(database, condition.reason), reasons.ends(database, condition.reason)
+    return Fact(condition.type, text, page, since=at, ends=ends)
 
 
 def _page(database: Database, reason: str) -> str:
@@ -154,7 +173,7 @@ def _last_change(resource: Obj, now: datetime) -> Fact | None:
     fields = ", ".join(sorted(_fields(last["fieldsV1"]["f:spec"])))
     ago = duration(since(last.get("time"), now))
     text = f"{last.get('manager')} wrote the spec last, {ago} ago. Fields that it owns: {fields or 'none'}."
-    return Fact("managedFields", text)
+    return Fact("managedFields", text, since=str(last.get("time") or ""), manager=str(last.get("manager") or ""))
 
 
 def _fields(owned: Obj, path: str = "spec") -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from plugin import diagnosis
+from plugin import diagnosis, restarts
 from plugin.commands.base import command, events_of, now, only, pods_of, resources
 from plugin.commands.logs import about, sources
 from plugin.databases import Database, parsed
@@ -21,6 +21,7 @@ from plugin.overview import overview
 from plugin.problem import Problem
 from plugin.results import Done, acted
 from plugin.session import Session
+from plugin.workloads import history_of
 from shared.kubernetes.errors import Forbidden
 from shared.kubernetes.kinds import (
     CONFIG_MAP,
@@ -87,8 +88,9 @@ async def report(
     resource = await session.resource(database, name)
     pods = await pods_of(session, database, resource)
     events = await events_of(session, resource, pods)
+    changed = restarts.of_resource(database, resource, pods, await history_of(session, database, resource), now())
     seen = overview(database, resource, pods, now())
-    facts = diagnosis.of_resource(database, resource, seen, events, now(), session.target.flags)
+    facts = diagnosis.of_resource(database, resource, seen, events, now(), session.target.flags, changed)
     files: dict[str, str] = {
         "why.txt": "".join(f"{fact.source}: {fact.text}\n" for fact in facts),
         "resource.json": _json(resource),
