@@ -164,10 +164,11 @@ charts: .venv ## Update the charts' dependencies (all are in this repository)
 # lock only its further ones, so that the images share the layer of the common ones.
 UV_COMPILE = .venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
              --no-emit-index-url --no-header
-lock: .venv ## Resolve the dependencies again: locks/dev.txt, and the packages of the images
+lock: .venv ## Resolve the dependencies again: locks/dev.txt, and the packages of the images and of the plugin
 	$(UV_COMPILE) pyproject.toml --all-extras --group dev --output-file locks/dev.txt
 	echo uv | $(UV_COMPILE) - --constraint locks/dev.txt --output-file locks/build.txt
 	$(UV_COMPILE) pyproject.toml --constraint locks/dev.txt --output-file locks/common.txt
+	$(UV_COMPILE) pyproject.toml --extra kubectl --constraint locks/dev.txt --output-file locks/kubectl.txt
 	common=$$(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package=\1/p' locks/common.txt); \
 	for operator in $(OPERATORS); do \
 	    extra=$$(sed -n "s/^$$operator = \[.*/--extra=$$operator/p" pyproject.toml); \

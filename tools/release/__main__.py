@@ -24,10 +24,12 @@ from tools.local.machine.commands import run
 from tools.local.machine.network import free_ports
 from tools.local.paths import REPOSITORY
 from tools.local.release import Helm, operators
-from tools.release import changelog, charts, layout, publishing, sbom
+from tools.release import changelog, charts, krew, layout, publishing, sbom
 
 CHANGELOG = REPOSITORY / "CHANGELOG.md"
 DIST = REPOSITORY / "dist"
+HOME = "https://example.com/platform"
+"""URL of the project in a dry run: the tree names no host."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -114,6 +116,11 @@ def package_charts(options: argparse.Namespace) -> None:
     charts.package(options.version, _images(options.image), options.output, Helm(None), changes=entries, home=home)
 
 
+def build_krew(options: argparse.Namespace) -> None:
+    """Build the archive of the plugin for krew, and its manifest."""
+    krew.build(options.version, options.home or HOME, options.output, _commit_seconds())
+
+
 def dry_run(options: argparse.Namespace) -> None:
     """Make every artifact of a release, push images and charts to a registry on loopback, and read them back."""
     version = options.version or cluster_release.version()
@@ -149,6 +156,8 @@ def dry_run(options: argparse.Namespace) -> None:
                 _round_trip(packaged, version, address, references)
         finally:
             processes.stop([server])
+        with steps.step("Build the plugin for krew, with a manifest that krew accepts"):
+            krew.build(version, HOME, output / "krew", _commit_seconds())
         (output / "notes.md").write_text(_notes(changelog.without_links(section), references))
         _write_checksums(output)
     steps.write(
@@ -178,8 +187,12 @@ def _write_checksums(directory: Path) -> None:
 
 def _commit_time() -> str:
     """Return the time of the current commit, in RFC 3339."""
-    seconds = int(run("git", "-C", REPOSITORY, "log", "-1", "--format=%ct"))
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(_commit_seconds(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _commit_seconds() -> int:
+    """Return the time of the current commit, in seconds since 1970."""
+    return int(run("git", "-C", REPOSITORY, "log", "-1", "--format=%ct"))
 
 
 def _images(given: list[str]) -> dict[str, str]:
@@ -201,12 +214,15 @@ def _parser() -> argparse.ArgumentParser:
     updating.set_defaults(command=update_dependencies)
     packaging = commands.add_parser("charts", help="package the charts")
     packaging.set_defaults(command=package_charts)
-    for each in (checking, printing, writing, packaging):
+    bundling = commands.add_parser("krew", help="build the plugin of kubectl for krew")
+    bundling.set_defaults(command=build_krew)
+    for each in (checking, printing, writing, packaging, bundling):
         each.add_argument("version", help="version without a leading v")
-    for each in (writing, packaging):
+    for each in (writing, packaging, bundling):
         each.add_argument("--output", type=Path, required=True)
-    for each in (printing, packaging):
+    for each in (printing, packaging, bundling):
         each.add_argument("--home", default="", help="URL of the project")
+    for each in (printing, packaging):
         each.add_argument("--image", action="append", default=[], metavar="OPERATOR=REPOSITORY@DIGEST")
     trying = commands.add_parser("dry-run", help="make every artifact on this machine")
     trying.add_argument("version", nargs="?", help="version without a leading v (default: that of pyproject.toml)")

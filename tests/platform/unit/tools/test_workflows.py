@@ -93,7 +93,7 @@ def test_make_targets_exist(path: Path) -> None:
 
 def test_arguments_of_release_commands_are_valid() -> None:
     used = re.findall(r"-m tools\.release (.*)", "\n".join(commands(REPOSITORY / ".github/workflows/release.yml")))
-    assert {each.split()[0] for each in used} == {"check", "sbom", "charts", "notes"}
+    assert {each.split()[0] for each in used} == {"check", "sbom", "charts", "notes", "krew"}
     values = {'"$VERSION"': "0.2.0", '"$OPERATOR"': operators()[0], '"$HOME_URL"': "https://example.com"}
     for each in used:
         words = re.sub(r"> \S+|\"\$\{images.*?\}\"", "", each).split()
@@ -119,8 +119,11 @@ def test_release_signs_every_artifact_with_provenance_and_sbom() -> None:
     assert sorted("sbom-path" in step for step in attested) == [False, True]
     signed = [step for step in image if step.get("run", "").startswith("cosign sign --yes --recursive")]
     assert [step["env"]["DIGEST"] for step in signed] == ["${{ steps.build.outputs.digest }}"]
-    charts = [step["with"]["subject-path"] for step in publish if step.get("uses", "").startswith("actions/attest@")]
-    assert charts == ["dist/charts/*.tgz"]
+    [files] = [step["with"]["subject-path"] for step in publish if step.get("uses", "").startswith("actions/attest@")]
+    assert files.split() == ["dist/charts/*.tgz", "dist/krew/*.tar.gz"]
+    assert all(path in publish[-1]["run"] for path in ("dist/krew/*.tar.gz", "dist/krew/*.yaml")), (
+        "assets of the release"
+    )
     (push,) = [step["run"] for step in publish if "cosign sign" in step.get("run", "")]
     loop = push.partition("for chart in dist/charts/*.tgz; do")[2].partition("done")[0]
     assert 'cosign sign --yes "$CHARTS/$name@$digest"' in loop
