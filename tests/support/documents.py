@@ -229,6 +229,8 @@ def _kubectl(words: list[str]) -> Iterator[str]:
     if words[:1] == ["platform"]:
         yield from _plugin(words[1:])
         return
+    if words[:1] == ["krew"]:  # a plugin of others
+        return
     words = words[: words.index("--")] if "--" in words else words
     plain, options = _without_values(words)
     yield from (f"kubectl: unknown option {option}" for option in options if option not in VALUE_OPTIONS | SWITCHES)
