@@ -33,7 +33,7 @@ def rows(plan: Plan, *, everything: bool = False) -> Iterator[list[str]]:
             step.reason,
             "; ".join(_effects(step)) or "-",
             step.redundancy_text,
-            duration(step.seconds),
+            about(step.seconds),
         ]
 
 
@@ -49,6 +49,11 @@ def blocks(rows: Iterable[list[str]]) -> Iterator[str]:
 def width(rows: Iterable[list[str]]) -> int:
     """Return the width of a table of steps, in characters."""
     return sum(max(map(len, column)) + 2 for column in zip(COLUMNS, *rows, strict=True))
+
+
+def about(seconds: float) -> str:
+    """Return an estimated duration."""
+    return "<1s" if seconds < 1 else duration(round(seconds))
 
 
 def _effects(step: Step) -> Iterator[str]:
@@ -99,7 +104,7 @@ def summary(plan: Plan) -> str:
     replaced = sum(len(pods) for pods, _ in restarts(plan))
     least = None if plan.creates else min(shown, key=lambda step: step.redundancy, default=None)
     parts = [
-        f"{len(shown)} steps, about {duration(plan.seconds)}",
+        f"{len(shown)} steps, {'less than 1s' if plan.seconds < 1 else f'about {about(plan.seconds)}'}",
         f"{replaced} pods restart" if replaced else "no pod restarts",
         *([f"least redundancy: {least.redundancy_text}"] if least else []),
     ]

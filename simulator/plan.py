@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from shared.api.applied_spec import APPROVAL
@@ -53,8 +54,10 @@ from shared.steps.confirmed_recovery import awaits_confirmation
 from simulator.api_server.evictions import selects
 from simulator.api_server.kinds import Served
 from simulator.clock import Clock
+from simulator.durations import measured
 from simulator.harness import Harness
 from simulator.kubelet.kubelet import Processes, ProcessStatus
+from simulator.kubelet.timing import PodTiming
 from simulator.kubelet.workloads import Workloads
 from simulator.mirror import SET_BY_SERVER, Find, Mirror, adapted
 from simulator.recorder import Recorder, Step, View, pods_of_workload
@@ -168,7 +171,7 @@ class Plan:
     reason: str = ""
     message: str = ""
     person: Person | None = None
-    seconds: int = 0
+    seconds: float = 0.0
     assumptions: tuple[str, ...] = ()
     approval: str = ""
     creates: bool = False
@@ -177,7 +180,6 @@ class Plan:
 
 
 ASSUMPTIONS = (
-    "Durations are estimates: defaults of the plan, not measured in this cluster.",
     "Every pod starts: images can be pulled, nodes have enough resources, volumes can be created.",
     "A pod that restarts returns to its Kubernetes node.",
     "The resource and its objects are not changed by others meanwhile, and no server fails.",
@@ -399,6 +401,8 @@ class _World:
             self.workloads.use_hosts(hosts)
         self.database.objects = self.server.objects
         self.database.clock = self.clock
+        self.durations = measured(live.of(POD))
+        self.workloads.use_timing(PodTiming(self.server, self.clock, self.durations))
         self.controller = controller
         self.name = ""
         self.pods: dict[str, str] = {}
@@ -424,9 +428,8 @@ class _World:
                 "Otherwise, the simulation does not match this cluster."
             )
         self.pods = self._pods()
-        self.recorder = Recorder(
-            self.server, self.clock, lambda: self.subject.view(self.database, self.server, self.name)
-        )
+        view = partial(self.subject.view, self.database, self.server, self.name)
+        self.recorder = Recorder(self.server, self.clock, view, self.durations)
         controller = self.recorder.attached(dataclasses.replace(self.controller, issue=_issued))
         patience = self.subject.patience(named)
         self.operator = Harness(
@@ -476,7 +479,6 @@ class _World:
         settled = await self.operator.rests(MAX_TURNS, check)
         while settled and (seconds := self._unavailable()):  # until then, a workload replaces no further pod
             self.clock.wait(seconds)
-            self.recorder.passed(seconds)
             self.operator.resync()
             settled = await self.operator.rests(MAX_TURNS, check)
         if self.server.unreadable:
@@ -565,8 +567,8 @@ class _World:
             reason=str(ready.get("reason") or ""),
             message=message,
             person=person,
-            seconds=sum(step.seconds for step in steps),
-            assumptions=ASSUMPTIONS,
+            seconds=round(sum(step.seconds for step in steps), 1),
+            assumptions=(self.durations.source, *ASSUMPTIONS),
         )
 
     def _pods(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate, pairwise
 from typing import Any
 
 from shared.kubernetes import accessors
@@ -19,18 +20,15 @@ from shared.status.verdict import Verdict
 from simulator.api_server.requests import TargetedRequest
 from simulator.api_server.server import ApiServer
 from simulator.differences import changes
+from simulator.durations import Durations
 
 OPERATOR, KUBERNETES = "operator", "kubernetes"
 
 STARTS, RESTARTS, STOPS = "starts", "restarts", "stops"
 
-ESTIMATES: Mapping[str, int] = {STARTS: 30, RESTARTS: 40, STOPS: 10, "call": 2, "slots": 1, "write": 1}
-"""Estimated seconds of the effects of a step: a pod that starts, restarts or stops; a call; 50 slots that move; any
-other write. They are defaults of this table, not measurements."""
+METADATA = ("metadata.", "spec.template.metadata.")
+"""Beginnings of fields in which the operator keeps records."""
 
-SLOTS_PER_ESTIMATE = 50
-
-_METADATA = ("metadata.", "spec.template.metadata.")
 _MEETING = re.compile(r"let (.+) meet (.+)")
 _INVENTED = re.compile(r" \([0-9a-f]{16}\)| at \d+\.\d+\.\d+\.\d+(:\d+)?")
 """Ids and addresses in texts: those of new servers are of the simulation only."""
@@ -103,9 +101,10 @@ class Step:
         fields: changed fields, as "path: old → new".
         reason, message: reason of the operator's pass, as in the condition Ready.
         redundancy: servers that may fail at the same time during and after it, and `redundancy_text` in words.
-        seconds: estimated duration.
+        seconds: estimated time until the next step begins; of the last one, until the operator reports its result.
         minor: whether it only keeps records: labels, annotations and Secrets of the operator.
         count: number of equal steps in a row.
+        others: targets of those in a row that are not `target`, such as the same setting of other servers.
     """
 
     by: str
@@ -119,9 +118,10 @@ class Step:
     moves: tuple[Move, ...] = ()
     redundancy: int = 0
     redundancy_text: str = ""
-    seconds: int = 0
+    seconds: float = 0.0
     minor: bool = False
     count: int = 1
+    others: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -140,6 +140,7 @@ class _Draft:
     by: str
     action: str
     target: str
+    began: datetime
     fields: list[str] = field(default_factory=list)
     reason: str = ""
     message: str = ""
@@ -148,7 +149,6 @@ class _Draft:
     moves: list[Move] = field(default_factory=list)
     view: View | None = None
     minor: bool = False
-    waited: int = 0
 
 
 class Recorder:
@@ -156,22 +156,32 @@ class Recorder:
 
     Args:
         server: API server of the simulation.
+        clock: time of the simulation.
         view: returns what a step may change in the database.
+        durations: how long calls, writes and moves of slots take, which takes no time in the simulation.
 
     Attributes:
         verdict: verdict of the operator's last pass.
     """
 
-    def __init__(self, server: ApiServer, clock: Callable[[], datetime], view: Callable[[], View]) -> None:
-        self._server, self._clock, self._view = server, clock, view
+    def __init__(
+        self,
+        server: ApiServer,
+        clock: Callable[[], datetime],
+        view: Callable[[], View],
+        durations: Durations = Durations(),  # noqa: B008 (it is immutable)
+    ) -> None:
+        self._server, self._clock, self._view, self._durations = server, clock, view, durations
         self._reason = self._message = ""
         self.verdict = Verdict()
         self._is_done = True
+        self._verdict_since = clock()
         self._drafts: list[_Draft] = []
         self._unexplained: list[_Draft] = []
         self._stopped: dict[str, _Draft] = {}
         self._templates: dict[str, Obj] = {}
         self._former: dict[str, Obj] = {}
+        self._leaving: set[str] = set()
         for _, pod in server.objects(POD):
             self._note_template(pod)
         self._last = view()
@@ -185,6 +195,8 @@ class Recorder:
         def planned(*given: Any) -> Pass:
             made = controller.plan(*given)
             self._reason, self._message = str(made.verdict.reason), self._plain(made.verdict.message)
+            if (made.verdict.done, made.verdict.reason) != (self.verdict.done, self.verdict.reason):
+                self._verdict_since = self._clock()
             self.verdict = made.verdict
             if not made.verdict.done:  # a pass that finds the spec met has no words for what it changes
                 for draft in self._unexplained:
@@ -194,15 +206,11 @@ class Recorder:
             return made
 
         async def called(call: Call, record: Record) -> None:
+            began = self._clock()
             await controller.call(call, record)
-            self._add(_Draft(OPERATOR, "call", self._plain(str(call))))
+            self._add(_Draft(OPERATOR, "call", self._plain(str(call)), began))
 
         return dataclasses.replace(controller, plan=planned, call=called)
-
-    def passed(self, seconds: int) -> None:
-        """Note that time must pass after the last step, such as the pause after a pod."""
-        if shown := [draft for draft in self._drafts if not draft.minor]:
-            shown[-1].waited += seconds
 
     def forget(self) -> None:
         """Forget the steps so far."""
@@ -214,13 +222,27 @@ class Recorder:
         """Return the recorded steps. Equal ones in a row are one, with their count."""
         self._observe()
         steps: list[Step] = []
+        waits = self._waits()
         for draft in self._drafts:
-            step = _step(draft)
+            step = _step(draft, 0.0 if draft.minor else next(waits) + self._took(draft))
             if steps and _is_alike(steps[-1], step):
                 steps[-1] = _joined(steps[-1], step)
             else:
                 steps.append(step)
         return tuple(steps)
+
+    def _waits(self) -> Iterator[float]:
+        """Yield the seconds of the simulation from each step that is not minor to the next one, or to the result."""
+        begins = [draft.began for draft in self._drafts if not draft.minor]
+        times = accumulate([*begins, self._verdict_since], max)
+        yield from ((end - begin).total_seconds() for begin, end in pairwise(times))
+
+    def _took(self, draft: _Draft) -> float:
+        """Return the seconds of what takes no time in the simulation."""
+        moves = sum(move.slots for move in draft.moves) / self._durations.slots
+        if draft.by == KUBERNETES:
+            return moves
+        return moves + (self._durations.call if draft.action == "call" else self._durations.write)
 
     # What happens.
 
@@ -239,10 +261,11 @@ class Recorder:
             action = target.subresource if target.subresource == "resize" else "change"
         is_change = action in ("change", "resize")
         fields = tuple(changes(live or {}, after or {}, target.kind)) if is_change else ()
-        is_minor = action == "change" and all(each.startswith(_METADATA) for each in fields)
+        is_minor = action == "change" and all(each.startswith(METADATA) for each in fields)
         name = target.name or (after or {}).get("metadata", {}).get("name", "")
         is_minor, fields = is_minor or target.kind == SECRET, _relevant(fields)
-        draft = _Draft(OPERATOR, action, f"{target.kind.name} {name}", [] if is_minor else list(fields), minor=is_minor)
+        described, shown = f"{target.kind.name} {name}", [] if is_minor else list(fields)
+        draft = _Draft(OPERATOR, action, described, self._clock(), shown, minor=is_minor)
         if target.stops_pod:
             former = self._stopped.get(name)
             if former is None:
@@ -255,33 +278,37 @@ class Recorder:
         self._add(draft)
 
     def _pod_changed(self, event: Obj) -> None:
-        pod, name = event["object"], event["object"]["metadata"]["name"]
+        pod, name, uid = event["object"], event["object"]["metadata"]["name"], event["object"]["metadata"]["uid"]
+        is_removed = event["type"] == "DELETED"
+        stops = uid not in self._leaving and (is_removed or bool(pod["metadata"].get("deletionTimestamp")))
+        if stops:
+            self._leaving.add(uid)
         if (controller_of(pod) or {}).get("kind") == REPLICA_SET.name:
-            self._replica_changed(event["type"], pod, name)
-        elif event["type"] == "DELETED":
-            if name not in self._stopped:
-                self._stopped[name] = self._add(
-                    _Draft(KUBERNETES, STOPS, f"Pod {name}", pods={name: PodChange(name, STOPS)})
-                )
-            self._former[name] = self._templates.pop(pod["metadata"]["uid"], {})
+            self._replica_changed(event["type"], pod, name, stops=stops)
         elif event["type"] == "ADDED":
             self._note_template(pod)
             self._started(pod, name)
+        elif stops and name not in self._stopped:
+            self._stopped[name] = self._add(self._of_pod(PodChange(name, STOPS)))
+        if is_removed:
+            self._former[name] = self._templates.pop(uid, {})
         self._observe()
 
-    def _replica_changed(self, event_type: str, pod: Obj, name: str) -> None:
+    def _replica_changed(self, event_type: str, pod: Obj, name: str, *, stops: bool) -> None:
         """Note a pod of a Deployment: its replacement has another name, and may start before it stops."""
-        template, deployment = self._templates.pop(pod["metadata"]["uid"], {}), self._deployment(pod)
+        deployment = self._deployment(pod)
         if event_type == "ADDED":
             self._note_template(pod)
-            new = f"{deployment} (new)"
-            self._add(_Draft(KUBERNETES, STARTS, f"Pod {new}", pods={new: PodChange(new, STARTS)}))
-        elif event_type == "MODIFIED":
-            self._templates[pod["metadata"]["uid"]] = template
-        elif event_type == "DELETED":
+            self._add(self._of_pod(PodChange(f"{deployment} (new)", STARTS)))
+        elif stops:
+            template = self._templates.get(pod["metadata"]["uid"], {})
             owner = self._server.stored(DEPLOYMENT, pod["metadata"]["namespace"], deployment)
             why = _relevant(changes(template, owner["spec"]["template"], POD)) if owner else ()
-            self._add(_Draft(KUBERNETES, STOPS, f"Pod {name}", pods={name: PodChange(name, STOPS, why)}))
+            self._add(self._of_pod(PodChange(name, STOPS, why)))
+
+    def _of_pod(self, change: PodChange) -> _Draft:
+        """Return a step of Kubernetes."""
+        return _Draft(KUBERNETES, change.effect, f"Pod {change.name}", self._clock(), pods={change.name: change})
 
     def _deployment(self, pod: Obj) -> str:
         return str((controller_of(pod) or {}).get("name", "")).rpartition("-")[0]
@@ -290,7 +317,7 @@ class Recorder:
         template = self._templates.get(pod["metadata"]["uid"], {})
         stopped = self._stopped.pop(name, None)
         if stopped is None:
-            self._add(_Draft(KUBERNETES, STARTS, f"Pod {name}", pods={name: PodChange(name, STARTS)}))
+            self._add(self._of_pod(PodChange(name, STARTS)))
             return
         why = _relevant(changes(self._former.pop(name, {}), template, POD))
         stopped.pods[name] = PodChange(name, RESTARTS, why)
@@ -315,14 +342,7 @@ class Recorder:
         return draft
 
     def _plain(self, text: str) -> str:
-        """Return a text with the names of members instead of their ids, and without addresses."""
-        for node, name in {**self._last.names, **self._view().names}.items():
-            text = text.replace(node, name)
-        text = _INVENTED.sub("", text)
-        if found := _MEETING.fullmatch(text):  # they are in the order of their ids
-            names = sorted(found[1].split(", "), key=lambda name: (len(name), name))
-            text = f"let {', '.join(names)} meet {found[2]}"
-        return text
+        return plain(text, {**self._last.names, **self._view().names})
 
     def _observe(self) -> None:
         """Note what has changed in the database, as an effect of the last step."""
@@ -345,6 +365,21 @@ class Recorder:
             draft.moves += moved(before.slots, self._last.slots)
 
 
+def plain(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with the names of members instead of their ids, and without addresses.
+
+    Args:
+        names: names of members by their ids.
+    """
+    for node, name in names.items():
+        text = text.replace(node, name)
+    text = _INVENTED.sub("", text)
+    if found := _MEETING.fullmatch(text):  # they are in the order of their ids
+        members = sorted(found[1].split(", "), key=lambda name: (len(name), name))
+        text = f"let {', '.join(members)} meet {found[2]}"
+    return text
+
+
 def moved(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Move]:
     """Yield the slots that moved between primaries, from how many each owned."""
     names = sorted({*before, *after})
@@ -364,10 +399,10 @@ def moved(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Move]
 def _relevant(fields: Iterable[str]) -> tuple[str, ...]:
     """Return the fields other than labels and annotations, in which the operator keeps records; those if all are."""
     found = tuple(fields)
-    return tuple(each for each in found if not each.startswith(_METADATA)) or found
+    return tuple(each for each in found if not each.startswith(METADATA)) or found
 
 
-def _step(draft: _Draft) -> Step:
+def _step(draft: _Draft, seconds: float) -> Step:
     view = draft.view
     return Step(
         draft.by,
@@ -381,18 +416,9 @@ def _step(draft: _Draft) -> Step:
         tuple(draft.moves),
         view.redundancy if view else 0,
         view.text if view else "",
-        _estimated(draft),
+        round(seconds, 1),
         draft.minor,
     )
-
-
-def _estimated(draft: _Draft) -> int:
-    if draft.minor:
-        return 0
-    slots = sum(move.slots for move in draft.moves)
-    pods = sum(ESTIMATES[pod.effect] for pod in draft.pods.values())
-    moves = -(-slots // SLOTS_PER_ESTIMATE) * ESTIMATES["slots"]
-    return draft.waited + (pods + moves or (ESTIMATES["call"] if draft.action == "call" else ESTIMATES["write"]))
 
 
 def _is_alike(one: Step, other: Step) -> bool:
@@ -414,10 +440,11 @@ def _joined(one: Step, other: Step) -> Step:
     return dataclasses.replace(
         one,
         count=one.count + other.count,
+        others=tuple(dict.fromkeys(each for each in (*one.others, other.target, *other.others) if each != one.target)),
         members=(*one.members, *other.members),
         moves=tuple(moves.values()),
         pods=(*one.pods, *other.pods),
-        seconds=one.seconds + other.seconds,
+        seconds=round(one.seconds + other.seconds, 1),
         redundancy=min(one.redundancy, other.redundancy),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from plugin.commands.base import command, only, resources
-from plugin.commands.plan import planned, show
+from plugin.commands.plan import planned, show, spinner
 from plugin.databases import BACKUP, parsed
 from plugin.output import Output
 from plugin.problem import Problem
@@ -35,7 +35,8 @@ async def approve(
     if database == BACKUP:
         raise Problem("changes of an EtcdBackup need no approval", "name a Memcached, EtcdCluster or RedisCluster")
     resource = await session.resource(database, name)
-    found = await planned(session, output, database, resource, None, operator_namespace)
+    with spinner(output):
+        found = await planned(session, database, resource, None, operator_namespace)
     where, reference = session.flags, f"{database.kind.name} {session.namespace}/{name}"
     if not found.approval:
         unknown = f": {found.message}" if found.outcome == "unknown" else ""

@@ -54,7 +54,7 @@ async def plan(
     Exit codes: 0 nothing to do, 2 changes without a restart, 3 pods restart, 4 a step needs a person, 5 the manifest is
     refused; 1 for errors, and if the simulation does not know the present state, or what follows from it.
 
-    Durations are estimates.
+    Durations are estimates: a new pod takes as long as those that run now, everything else is a default.
     """
     if bool(path) == bool(words):
         raise Problem("name either a resource or a file", "kubectl platform plan KIND/NAME, or plan -f FILE")
@@ -67,7 +67,8 @@ async def plan(
         if database == BACKUP:
             raise Problem("an EtcdBackup has no plan", "name a Memcached, EtcdCluster or RedisCluster")
         live = await session.resource(database, name)
-        found = await planned(session, output, database, live, None, operator_namespace)
+        with spinner(output):
+            found = await planned(session, database, live, None, operator_namespace)
     show(output, found, all_steps=all_steps)
     raise click.exceptions.Exit(plans.EXIT_CODES[found.outcome])
 
@@ -84,7 +85,8 @@ async def _of_manifest(session: Session, output: Output, manifest: Manifest, ope
         return ended(manifest.resource, REFUSED, "Refused", str(refusal))
     except NotFound:
         raise Problem(f"the cluster does not serve {database.kind.name}", "kubectl platform doctor") from None
-    found = await planned(session, output, database, live, change, operator_namespace, others)
+    with spinner(output):
+        found = await planned(session, database, live, change, operator_namespace, others)
     unplanned = [each for each in manifest.others if each.get("kind") not in CHANGED]
     left_out = (f"{each.get('kind')} {_name(each)} of the file is not part of the plan." for each in unplanned)
     of_tool = applying.warnings(live) if live else ()
@@ -109,13 +111,24 @@ async def _others(session: Session, manifest: Manifest) -> AsyncIterator[tuple[K
 
 async def planned(
     session: Session,
-    output: Output,
     database: Database,
     live: Obj | None,
     change: Obj | None,
     operator_namespace: str,
     others: Sequence[tuple[Kind, Obj]] = (),
 ) -> Plan:
+    """Return the plan of a resource.
+
+    Args:
+        live: the resource as it is; None if it is to be created.
+        change: the resource as the API server would store it after the change; None without a change.
+        operator_namespace: namespace of the operators; empty to look in all.
+        others: Secrets and ConfigMaps that change with it.
+
+    Raises:
+        Problem: the operator is not found, or has another version than the plugin.
+        KubeError: an object cannot be read.
+    """
     from simulator import subjects
     from simulator.plan import UNKNOWN, Unmodelled, ended
     from simulator.plan import plan as simulated
@@ -130,16 +143,15 @@ async def planned(
         options = subjects.options(subject, deployment)
     except Unmodelled as unknown:
         return ended(named, UNKNOWN, "Unmodelled", str(unknown))
-    with _spinner(output):
-        begin = await reader.live(live, change, now())
-        found = await simulated(subject, options, begin, change, reader.find, others)
+    begin = await reader.live(live, change, now())
+    found = await simulated(subject, options, begin, change, reader.find, others)
     is_idle = not (deployment.get("status") or {}).get("readyReplicas")
     idle = f"No replica of the {database.operator} operator is ready: nothing happens until one is."
     assumptions = (*found.assumptions, *dict.fromkeys(reader.assumptions))
     return dataclasses.replace(found, assumptions=assumptions, warnings=(idle,) if is_idle else ())
 
 
-def _spinner(output: Output) -> contextlib.AbstractContextManager[object]:
+def spinner(output: Output) -> contextlib.AbstractContextManager[object]:
     """Return what shows in a terminal that the command works: for many servers, that takes minutes."""
     if output.as_json or not sys.stderr.isatty():
         return contextlib.nullcontext()

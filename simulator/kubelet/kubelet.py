@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from shared.kubernetes.kinds import CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, SECRET, Obj
+from simulator.kubelet.timing import PodTiming, delay
 
 if TYPE_CHECKING:
     from simulator.api_server.server import ApiServer
@@ -35,12 +36,14 @@ class ProcessStatus:
         termination_message: message of containers that terminated and are restarted.
         exits: terminated containers that are not restarted, by name, including init containers. The pod is complete.
         image_id: ID of the image that the containers run; empty if the kubelet has not reported it.
+        started: time since which containers run that just started, in RFC 3339; empty for the present time.
     """
 
     pod_problem: str = ""
     termination_message: str = ""
     exits: Mapping[str, Exit] = field(default_factory=dict)
     image_id: str = ""
+    started: str = ""
 
 
 @runtime_checkable
@@ -80,6 +83,7 @@ class Kubelet:
             its name.
         sleeps: whether the containers of a deleted pod run on while its preStop hooks sleep. Otherwise that time is
             skipped: most scenarios do not depend on it.
+        timing: lets the time pass that pods take; None if they start and stop at once.
     """
 
     def __init__(self, server: ApiServer, *, created: int = 0, nodes: int = 1) -> None:
@@ -90,6 +94,7 @@ class Kubelet:
         self.ignores_stop: Callable[[Obj], bool] = lambda _: False
         self.sleeps = False
         self.hosts: tuple[str, ...] = ()
+        self.timing: PodTiming | None = None
         self.nodes = nodes
         self._last: dict[str, str] = {}
         self._server = server
@@ -117,6 +122,11 @@ class Kubelet:
             del self._started[uid]
             self.processes.end(uid)
 
+    def due(self, pod: Obj) -> tuple[datetime, int] | None:
+        """Return when a pod that starts or stops is ready or removed; None for any other, and if neither takes time."""
+        changes = pod["metadata"].get("deletionTimestamp") or not pod["status"].get("containerStatuses")
+        return self.timing.due(pod) if self.timing is not None and changes else None
+
     def sync_pod(self, pod: Obj, pod_problem: str) -> bool:
         """Stop, bind, start or report on a pod; return whether there was anything to do.
 
@@ -129,6 +139,8 @@ class Kubelet:
             if not metadata.get("deletionGracePeriodSeconds"):
                 return False  # stopped, but its finalizers block its removal
             if self._server.now() >= metadata["deletionTimestamp"] or not (self.ignores_stop(pod) or self._asleep(pod)):
+                if self.timing is not None:
+                    self.timing.stop(pod)
                 self._actor.delete(*address, gracePeriodSeconds=0)
                 return True
         if pod["status"].get("phase") in ("Succeeded", "Failed"):
@@ -143,6 +155,8 @@ class Kubelet:
             self._actor.merge(*address, {"spec": bound})
             pod = pod | {"spec": pod["spec"] | bound}
         ip = pod["status"].get("podIP") or self._address()
+        is_new = not pod["status"].get("containerStatuses")
+        started = self.timing.start(pod) if self.timing is not None and is_new else ""
         fate = ProcessStatus(pod_problem)
         if self.processes is not None and pod_problem in RUNNING:
             self._started |= dict.fromkeys((metadata["uid"], *(claim["metadata"]["uid"] for claim in claims.values())))
@@ -150,16 +164,14 @@ class Kubelet:
             files = self._files(pod) if getattr(self.processes, "reads_files", False) else {}
             fate = self.processes.run(pod | {"status": known}, claims | files)
             fate = replace(fate, pod_problem=fate.pod_problem or pod_problem)
-        return self._report(pod, self._status(pod, fate, ip))
+        return self._report(pod, self._status(pod, replace(fate, started=started), ip))
 
     def _asleep(self, pod: Obj) -> bool:
         """Return whether a preStop hook of a deleted pod still sleeps."""
         if not self.sleeps:
             return False
         metadata = pod["metadata"]
-        hooks = ((each.get("lifecycle") or {}).get("preStop") or {} for each in pod["spec"]["containers"])
-        seconds = max((hook["sleep"]["seconds"] for hook in hooks if "sleep" in hook), default=0)
-        grace = timedelta(seconds=metadata["deletionGracePeriodSeconds"] - seconds)
+        grace = timedelta(seconds=metadata["deletionGracePeriodSeconds"] - delay(pod))
         until = datetime.fromisoformat(metadata["deletionTimestamp"]) - grace
         return datetime.fromisoformat(self._server.now()) < until
 
@@ -240,7 +252,8 @@ class Kubelet:
 
     def _container(self, uid: str, container: Obj, fate: ProcessStatus, known: Obj) -> Obj:
         runs = fate.pod_problem in RUNNING
-        state: Obj = {"running": {"startedAt": self._server.now()}} if runs else {"waiting": _waiting(fate.pod_problem)}
+        since = fate.started or self._server.now()
+        state: Obj = {"running": {"startedAt": since}} if runs else {"waiting": _waiting(fate.pod_problem)}
         same = known.get("state", {}).keys() == state.keys() and (runs or known["state"] == state)
         before: Obj = known.get("lastState", {})
         crashed = fate.pod_problem == "CrashLoopBackOff" and self._crashes((uid, container["name"]), again=same)

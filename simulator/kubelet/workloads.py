@@ -26,6 +26,7 @@ from simulator.kubelet.replicas import (
     template_hash,
 )
 from simulator.kubelet.statefulsets import StatefulSets
+from simulator.kubelet.timing import PodTiming
 
 HASH = "pod-template-hash"
 
@@ -72,6 +73,10 @@ class Workloads:
         self._kubelet.hosts = tuple(names)
         self._kubelet.nodes = len(self._kubelet.hosts)
 
+    def use_timing(self, timing: PodTiming) -> None:
+        """Let the time pass that pods take to start and to stop."""
+        self._kubelet.timing = timing
+
     def reuse_addresses(self, addresses: Iterable[str]) -> None:
         """Assign these addresses to the next pods."""
         self._kubelet.reusable.extend(addresses)
@@ -109,11 +114,18 @@ class Workloads:
         self._kubelet.report_deletions()
         if self._disruptions.step():  # notices an evicted pod before another one of the same name exists
             return True
-        if self._claims.step() or any(self._kubelet.sync_pod(pod, self.pod_problem(pod)) for pod in pods):
+        due = [self._kubelet.due(pod) for pod in pods]
+        if self._claims.step() or any(self._sync(pod) for pod, at in zip(pods, due, strict=True) if at is None):
             return True
         if any(self._control(deployment) for _, deployment in self.server.objects(DEPLOYMENT)):
             return True
-        return self._stateful_sets.step()
+        if self._stateful_sets.step():
+            return True
+        waiting = [(at, pod) for pod, at in zip(pods, due, strict=True) if at is not None]
+        return any(self._sync(pod) for _, pod in sorted(waiting, key=lambda each: each[0]))
+
+    def _sync(self, pod: Obj) -> bool:
+        return self._kubelet.sync_pod(pod, self.pod_problem(pod))
 
     # The Deployment controller.
 

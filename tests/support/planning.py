@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import pytest
 
 from shared.kubernetes.kinds import (
     DEPLOYMENT,
@@ -18,10 +20,12 @@ from shared.kubernetes.kinds import (
     Kind,
     Obj,
 )
-from simulator.plan import Live, Plan, plan
+from simulator.durations import Durations
+from simulator.kubelet.timing import PodTiming
+from simulator.plan import RESTARTS, SAFE, Live, Plan, plan
 from simulator.recorder import Recorder, Step
 from simulator.subjects import subject
-from tests.harness.scenario import Subject, edit
+from tests.harness.scenario import ScenarioStep, Subject, edit
 from tests.harness.scenario_runner import ScenarioRun
 from tests.support.etcd import scenarios as etcd
 from tests.support.memcached import scenarios as memcached
@@ -33,6 +37,69 @@ WORLDS: dict[str, tuple[Subject, Any]] = {
     "redis": (redis.REDIS, redis.OPTIONS),
 }
 """Worlds and options of the operators, by their names."""
+
+
+TLS: Obj = {"tls": {"mode": "self"}}
+SNAPSHOTS: Obj = {"config": {"appendonly": "no"}}
+VALKEY: Obj = {"repository": "valkey/valkey"}
+CPU: Obj = {"resources": {"requests": {"cpu": "200m"}}}
+
+
+def volumes(size: str) -> Obj:
+    return {"storage": {"size": size, "storageClassName": "fast"}}
+
+
+class Case(NamedTuple):
+    """A change of a spec, and the outcome of its plan."""
+
+    operator: str
+    what: str
+    given: tuple[ScenarioStep, ...]
+    spec: Obj
+    outcome: str = RESTARTS
+    marks: tuple[Any, ...] = ()
+
+
+NIGHTLY = (pytest.mark.nightly,)
+
+CASES = (
+    Case("memcached", "scale out", (memcached.apply(size=3),), {"size": 4}, SAFE),
+    Case("memcached", "scale in", (memcached.apply(size=3),), {"size": 2}, SAFE),
+    Case("memcached", "version", (memcached.apply(size=3),), {"version": "1.6.18"}),
+    Case("memcached", "memory", (memcached.apply(size=3),), {"memoryMB": 256}),
+    Case("memcached", "TLS on", (memcached.apply(size=3),), TLS),
+    Case("memcached", "password on", (memcached.apply(size=3),), {"auth": {}}),
+    Case("memcached", "resources", (memcached.apply(size=3),), CPU),
+    Case(
+        "memcached", "version of a Deployment", (memcached.apply(size=3, workload="Deployment"),), {"version": "1.6.18"}
+    ),
+    Case("memcached", "workload", (memcached.apply(size=3),), {"workload": "Deployment"}),
+    Case("etcd", "scale out", (etcd.cluster(3),), {"size": 5}, SAFE),
+    Case("etcd", "scale in", (etcd.cluster(3),), {"size": 1}, SAFE),
+    Case("etcd", "patch release", (etcd.cluster(3),), {"version": "3.6.16"}),
+    Case("etcd", "minor release", (etcd.cluster(3),), {"version": "3.7.0"}, marks=NIGHTLY),
+    Case("etcd", "from 3.5 to 3.6", (etcd.cluster(3, "3.5.26"),), {"version": "3.6.11"}, marks=NIGHTLY),
+    Case("etcd", "one member", (etcd.cluster(1),), {"version": "3.6.16"}),
+    Case("etcd", "password on", (etcd.cluster(3),), {"auth": {}}, SAFE),
+    Case("etcd", "scale with a password", (etcd.cluster(3, auth={}),), {"size": 4}, SAFE, NIGHTLY),
+    Case("etcd", "scale with TLS", (etcd.cluster(3, **TLS),), {"size": 4}, SAFE, NIGHTLY),
+    Case("etcd", "resources", (etcd.cluster(3),), CPU, marks=NIGHTLY),
+    Case("etcd", "arguments", (etcd.cluster(3),), {"autoCompaction": {"retention": "1h"}}, marks=NIGHTLY),
+    Case("etcd", "storage", (etcd.EXPANDABLE, etcd.cluster(3, **volumes("1Gi"))), volumes("2Gi")),
+    Case("redis", "scale out", (redis.cluster(6),), {"replicas": 8}, SAFE),
+    Case("redis", "scale in", (redis.cluster(8),), {"replicas": 6}, SAFE, NIGHTLY),
+    Case("redis", "version", (redis.cluster(6),), {"version": "7.2.5"}),
+    Case("redis", "live setting", (redis.cluster(6),), {"config": {"maxmemory-policy": "allkeys-lru"}}, SAFE),
+    Case("redis", "password on", (redis.cluster(6),), {"auth": {}}, SAFE),
+    Case("redis", "version with TLS", (redis.cluster(6, **TLS),), {"version": "7.2.5"}, marks=NIGHTLY),
+    Case("redis", "version with snapshots", (redis.cluster(6, **SNAPSHOTS),), {"version": "7.2.5"}, marks=NIGHTLY),
+    Case("redis", "version in memory", (redis.in_memory(6),), {"version": "7.2.5"}, marks=NIGHTLY),
+    Case("redis", "version of Valkey", (redis.cluster(6, "8.1.1", **VALKEY),), {"version": "9.1.0"}, marks=NIGHTLY),
+    Case("redis", "log off", (redis.cluster(6),), SNAPSHOTS, marks=NIGHTLY),
+    Case("redis", "resources", (redis.cluster(6),), CPU, marks=NIGHTLY),
+    Case("redis", "storage", (etcd.EXPANDABLE, redis.cluster(6, **volumes("1Gi"))), volumes("2Gi"), SAFE),
+)
+"""Changes of each kind whose plan is executed."""
 
 
 async def nothing_else(kind: Kind, namespace: str, name: str) -> Obj | None:
@@ -61,10 +128,17 @@ async def planned(operator: str, play: ScenarioRun, spec: Obj) -> Plan:
     return await plan(subject(operator), WORLDS[operator][1], found, changed(found.resource, spec), nothing_else)
 
 
+def start_together(play: ScenarioRun) -> None:
+    """Let pods that are created together start together, as on a cluster; by default, one starts after the other."""
+    world = play.world
+    world.workloads.use_timing(PodTiming(world.server, world.clock, Durations(start=0, ready=0)))
+
+
 async def executed(operator: str, play: ScenarioRun, spec: Obj | None = None) -> tuple[Step, ...]:
     """Return what the operator of a world executes from now on: after a change of the spec, or without one."""
     play.end()
     world, controller = play.world, play.world.subject.controller
+    start_together(play)
     view = subject(operator).view
     recorder = Recorder(world.server, world.clock, lambda: view(world.database, world.server, "cache"))  # type: ignore[arg-type]
     world.subject = dataclasses.replace(world.subject, controller=lambda found: recorder.attached(controller(found)))
