@@ -121,7 +121,6 @@ def test_clients_get_port_and_password_of_what_runs(kubectl: Kubectl) -> None:
     kubectl.apply(users("users", LOGIN))
     cache = Memcached.create(kubectl, "cache", access(kubectl, None), size=2)
     cache.await_ready(2)
-    cache.change(containerPort=11311, auth={"secretName": "users"})
 
     def connection_has_a_password() -> bool:
         data = kubectl.get("secret", "cache-connection")["data"]
@@ -130,8 +129,9 @@ def test_clients_get_port_and_password_of_what_runs(kubectl: Kubectl) -> None:
         assert all(requiring) or not data.get("password"), "a password is published that a server does not require"
         return len(pods) == 2 and bool(data.get("password"))
 
-    until("the connection Secret has the password", connection_has_a_password, seconds=90)
-    cache.await_ready(2)
+    with cache.planned(containerPort=11311, auth={"secretName": "users"}):
+        until("the connection Secret has the password", connection_has_a_password, seconds=90)
+        cache.await_ready(2)
     assert {server.rpartition(":")[2] for server in cache.servers} == {"11311"}
     cache.access = access(kubectl)
     assert cache.serves() == 2

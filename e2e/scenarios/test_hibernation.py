@@ -25,9 +25,9 @@ def names(kubectl: Kubectl, kinds: str) -> set[tuple[str, str]]:
 def hibernate(kubectl: Kubectl, resource: Resource, pods: int) -> None:
     """Stop all pods, and check what stays and what is reported."""
     before = names(kubectl, KEPT)
-    resource.change(hibernate=True)
     phase = "--for=jsonpath={.status.phase}=Hibernated"
-    kubectl("wait", resource.KIND.lower(), resource.name, phase, "--timeout=120s")
+    with resource.planned(hibernate=True):
+        kubectl("wait", resource.KIND.lower(), resource.name, phase, "--timeout=120s")
     assert not kubectl.items("pods")
     assert names(kubectl, KEPT) == before
     now = resource.now

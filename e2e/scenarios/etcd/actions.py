@@ -92,8 +92,7 @@ def delete_leader(cluster: EtcdCluster) -> None:
 
 
 def roll(cluster: EtcdCluster) -> None:
-    with _restarts(cluster):
-        cluster.change(snapshotCount=2 * ENTRIES)
+    with _restarts(cluster), cluster.planned(snapshotCount=2 * ENTRIES):
         cluster.await_ready(MEMBERS)
 
 
@@ -110,8 +109,8 @@ def roll_with_killed_operator(cluster: EtcdCluster) -> None:
 
 def scale_out_and_in(cluster: EtcdCluster) -> None:
     for size in (MEMBERS + 2, MEMBERS):
-        cluster.change(size=size)
-        cluster.await_ready(size)
+        with cluster.planned(size=size):
+            cluster.await_ready(size)
 
 
 def lose_volume_of_leader(cluster: EtcdCluster) -> None:
@@ -128,22 +127,22 @@ def lose_volume_of_leader(cluster: EtcdCluster) -> None:
 
 def upgrade(cluster: EtcdCluster) -> None:
     for version in (NEWEST_36, NEWEST_37):
-        cluster.change(version=version)
-        cluster.await_ready(MEMBERS, seconds=300)
+        with cluster.planned(version=version):
+            cluster.await_ready(MEMBERS, seconds=300)
         assert cluster.versions() == {version}
 
 
 def downgrade(cluster: EtcdCluster) -> None:
     for version in (NEWEST_36, NEWEST_35):
-        cluster.change(version=version)
-        cluster.await_ready(MEMBERS, seconds=300)
+        with cluster.planned(version=version):
+            cluster.await_ready(MEMBERS, seconds=300)
         assert cluster.versions() == {version}
 
 
 def hibernate(cluster: EtcdCluster) -> None:
     """No member runs for a while, so that no request succeeds."""
-    cluster.change(hibernate=True)
-    until("the cluster hibernates", lambda: cluster.status.get("phase") == "Hibernated", seconds=120)
+    with cluster.planned(hibernate=True):
+        until("the cluster hibernates", lambda: cluster.status.get("phase") == "Hibernated", seconds=120)
     assert not cluster.pods()
     cluster.change(hibernate=False)
     cluster.await_ready(MEMBERS)

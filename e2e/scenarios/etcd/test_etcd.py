@@ -37,11 +37,11 @@ def test_cluster_scales_under_load_and_kubectl_get_shows_its_members(kubectl: Ku
     cluster = EtcdCluster.create(kubectl, size=1)
     cluster.await_ready(1)
     with cluster.load() as load:
-        kubectl("scale", "etcdcluster", "demo", "--replicas=3")
-        cluster.await_ready(3)
+        with cluster.planned(lambda: kubectl("scale", "etcdcluster", "demo", "--replicas=3"), size=3):
+            cluster.await_ready(3)
         heading, row = kubectl("get", "etcd", "demo").splitlines()
-        kubectl("scale", "etcdcluster", "demo", "--replicas=1")
-        cluster.await_ready(1)
+        with cluster.planned(lambda: kubectl("scale", "etcdcluster", "demo", "--replicas=1"), size=1):
+            cluster.await_ready(1)
     assert load.check() > 50
     assert dict(zip(heading.split(), row.split(), strict=False))["READY"] == "3"
     until("volumes of former members are deleted", lambda: len(kubectl.items("persistentvolumeclaims")) == 1)
@@ -84,8 +84,8 @@ def test_recreated_cluster_adopts_the_volumes_of_all_its_members(kubectl: Kubect
 
     with cluster.load(prefix="later") as later:
         cluster.change(adopt=None)
-        cluster.change(size=1)
-        cluster.await_ready(1)
+        with cluster.planned(size=1):
+            cluster.await_ready(1)
     assert later.check() > 10
     assert load.check() > 50
 

@@ -226,8 +226,8 @@ def test_11_stale_volume_never_becomes_a_member(kubectl: Kubectl) -> None:
     cluster = EtcdCluster.create(kubectl, size=3)
     cluster.await_ready(3)
     kept = kubectl.get("persistentvolumeclaim", "data-demo-2")
-    cluster.change(size=1)
-    cluster.await_ready(1)
+    with cluster.planned(size=1):
+        cluster.await_ready(1)
     until("volumes of former members are deleted", lambda: len(kubectl.items("persistentvolumeclaims")) == 1)
     stale = {key: kept["metadata"][key] for key in ("name", "labels")}
     spec = {key: kept["spec"][key] for key in ("accessModes", "resources", "storageClassName")}
@@ -315,8 +315,8 @@ def test_15_unsafe_upgrades_are_refused_with_the_next_step(kubectl: Kubectl) -> 
         with pytest.raises(Refused) as refused:
             cluster.change(version=target)
         assert hint in refused.value.output
-    cluster.change(version=NEWEST_35)
-    cluster.await_ready(1)
+    with cluster.planned(version=NEWEST_35):
+        cluster.await_ready(1)
     assert cluster.versions() == {NEWEST_35}
     with pytest.raises(Refused) as refused:
         cluster.change(version=NEWEST_37)
@@ -335,8 +335,8 @@ def test_15_upgrades_minor_by_minor_under_load_survive_a_drain(kubectl: Kubectl)
             kubectl("delete", "pod", "demo-1", "--wait=false")  # as a drain does
             cluster.await_ready(3, seconds=300)
             assert cluster.versions() == {version}
-        cluster.change(version=NEWEST_36)  # etcd supports a downgrade by one minor version
-        cluster.await_ready(3, seconds=300)
+        with cluster.planned(version=NEWEST_36):  # etcd supports a downgrade by one minor version
+            cluster.await_ready(3, seconds=300)
         assert cluster.versions() == {NEWEST_36}
     assert cluster.cluster_id == identity
     assert load.check() > 100

@@ -39,8 +39,8 @@ def test_scale_writes_one_event_per_change(kubectl: Kubectl) -> None:
     cache = Memcached.create(kubectl, "cache", size=1)
     cache.await_ready(1)
     for size in (3, 0, 2):
-        kubectl("scale", "memcached", "cache", f"--replicas={size}")
-        cache.await_ready(size)
+        with cache.planned(partial(kubectl, "scale", "memcached", "cache", f"--replicas={size}"), size=size):
+            cache.await_ready(size)
         assert cache.serves() == size
     assert [reason for reason in cache.events() if reason != "Ready"] == ["Creating", "Scaling", "Scaling", "Scaling"]
 
@@ -53,15 +53,15 @@ def test_image_change_replaces_one_server_after_the_other(kubectl: Kubectl, work
     cache.await_ready(2)
     assert cache.versions() == {"1.6.38"}
     before = uids(kubectl)
-    kubectl("patch", "memcached", "cache", "--type=merge", "-p", '{"spec": {"version": "1.6.18"}}')
-    fewest, done = 2, False
-    deadline = time.monotonic() + 90
-    while not done and time.monotonic() < deadline:
-        fewest = min(fewest, kubectl.get(workload, "cache")["status"].get("readyReplicas", 0))
-        now = cache.now
-        observed = now["status"]["observedGeneration"] == now["metadata"]["generation"]
-        done = observed and conditions(now)["Ready"] == "True"
-    cache.await_ready(2)
+    with cache.planned(version="1.6.18"):
+        fewest, done = 2, False
+        deadline = time.monotonic() + 90
+        while not done and time.monotonic() < deadline:
+            fewest = min(fewest, kubectl.get(workload, "cache")["status"].get("readyReplicas", 0))
+            now = cache.now
+            observed = now["status"]["observedGeneration"] == now["metadata"]["generation"]
+            done = observed and conditions(now)["Ready"] == "True"
+        cache.await_ready(2)
     assert fewest >= enough
     assert cache.versions() == {"1.6.18"}
     until("the old pods are deleted", lambda: before.isdisjoint(uids(kubectl)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,10 +30,8 @@ def restarts(kubectl: Kubectl) -> int:
     return sum(state["restartCount"] for pod in kubectl.items("pods") for state in pod["status"]["containerStatuses"])
 
 
-def resized(cache: Memcached, kubectl: Kubectl, cpu: str, memory: str, servers: int) -> None:
-    """Change the resources of a cache, and wait until its servers have them."""
-    resources = {"requests": {"cpu": cpu}, "limits": {"memory": memory}}
-    kubectl.apply(cache.manifest(cache.name, size=servers, resources=resources))
+def await_amounts(cache: Memcached, kubectl: Kubectl, cpu: str, memory: str, servers: int) -> None:
+    """Wait until the servers have these resources."""
 
     def have_the_amounts() -> bool:
         found = amounts(kubectl)
@@ -54,14 +53,17 @@ def test_servers_keep_their_items_when_cpu_and_memory_change(kubectl: Kubectl) -
     with cache.access.client(cache.servers[0]) as client:
         assert client.set_many(ITEMS) == []
     before = uids(kubectl)
-    resized(cache, kubectl, "60m", "256Mi", 2)
+    resources = {"requests": {"cpu": "60m"}, "limits": {"memory": "256Mi"}}
+    changed = cache.manifest("cache", size=2, resources=resources)
+    with cache.planned(partial(kubectl.apply, changed), resources=resources):
+        await_amounts(cache, kubectl, "60m", "256Mi", 2)
     assert (uids(kubectl), restarts(kubectl)) == (before, 0)
     with cache.access.client(cache.servers[0]) as client:
         assert client.get_many(list(ITEMS)) == ITEMS
 
     kubectl("delete", "pods", "--all")
     until("new pods", lambda: before.isdisjoint(uids(kubectl)))
-    resized(cache, kubectl, "60m", "256Mi", 2)  # new pods start with the former amounts, and are resized
+    await_amounts(cache, kubectl, "60m", "256Mi", 2)  # new pods start with the former amounts, and are resized
 
 
 def test_amounts_that_no_node_has_replace_the_servers(kubectl: Kubectl) -> None:

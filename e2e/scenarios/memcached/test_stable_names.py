@@ -37,8 +37,8 @@ def test_fourth_server_moves_few_keys_and_the_others_are_still_found(kubectl: Ku
         client = client_of(three, hasher, names)
         assert client.set_many({f"{way}-{key}": key for key in KEYS}) == []
 
-    kubectl("scale", "memcached", "cache", "--replicas=4")
-    cache.await_ready(4)
+    with cache.planned(partial(kubectl, "scale", "memcached", "cache", "--replicas=4"), size=4):
+        cache.await_ready(4)
     four = cache.servers
     assert four[:3] == three
     assert pods < uids(kubectl), "no server was replaced"
@@ -77,10 +77,10 @@ def test_workload_change_and_back_leaves_a_single_workload(kubectl: Kubectl) -> 
     cache.await_ready(2)
     for workload, other in (("Deployment", "statefulsets"), ("StatefulSet", "deployments")):
         started_at = time.monotonic()
-        kubectl("patch", "memcached", "cache", "--type=merge", "-p", f'{{"spec": {{"workload": "{workload}"}}}}')
-        cache.await_ready(2)
-        until(f"the {other} are deleted", partial(lambda other: not kubectl.items(other), other))
-        until("only the new pods remain", lambda: len(kubectl.items("pods")) == 2)
+        with cache.planned(workload=workload):
+            cache.await_ready(2)
+            until(f"the {other} are deleted", partial(lambda other: not kubectl.items(other), other))
+            until("only the new pods remain", lambda: len(kubectl.items("pods")) == 2)
         print(f"to a {workload}: {time.monotonic() - started_at:.1f} s")
         assert cache.serves() == 2
         assert [found["kind"] for found in kubectl.items("deployments,statefulsets")] == [workload]

@@ -110,11 +110,11 @@ def test_05_scaling_moves_the_minimum_number_of_slots(kubectl: Kubectl, engine: 
     cluster.await_ready(6)
     first = cluster.owners()
     with cluster.load(seeds=20_000, size=SIZE) as load:
-        cluster.change(replicas=14)
-        cluster.await_ready(14, 7, seconds=400)
+        with cluster.planned(replicas=14):
+            cluster.await_ready(14, 7, seconds=400)
         grown = cluster.owners()
-        cluster.change(replicas=6)
-        cluster.await_ready(6, seconds=400)
+        with cluster.planned(replicas=6):
+            cluster.await_ready(6, seconds=400)
         shrunk = cluster.owners()
     assert moved(first, grown) == least(list(Counter(first.values()).values()), 7)
     assert moved(grown, shrunk) == sum(owner not in set(shrunk.values()) for owner in grown.values())
@@ -148,8 +148,9 @@ def test_07_size_version_and_configuration_in_one_change(kubectl: Kubectl) -> No
     cluster = Cluster.create(kubectl, replicas=6, **KEY_BY_KEY)
     cluster.await_ready(6)
     with cluster.load(seeds=10_000, size=SIZE) as load:
-        cluster.change(replicas=8, config={"maxmemory-policy": "allkeys-lru", "databases": "1"}, **REDIS_8)
-        cluster.await_ready(8, 4, seconds=400)
+        config = {"maxmemory-policy": "allkeys-lru", "databases": "1"}
+        with cluster.planned(replicas=8, config=config, **REDIS_8):
+            cluster.await_ready(8, 4, seconds=400)
     for name in cluster.uids():
         with cluster.node(name) as node:
             assert node.info("server")["redis_version"] == REDIS_8["version"]
@@ -167,16 +168,15 @@ def test_11_large_key_and_hot_slot_move_without_loss(kubectl: Kubectl, engine: S
     cluster = Cluster.create(kubectl, replicas=6, storage=None, **engine)
     cluster.await_ready(6)
     first = set(cluster.primaries().values())
-    cluster.change(replicas=8)
-    cluster.await_ready(8, 4)
+    with cluster.planned(replicas=8):
+        cluster.await_ready(8, 4)
     owners = cluster.owners()
     tag = next(f"{{{n}}}" for n in range(SLOTS) if owners[key_slot(str(n).encode())] not in first)
     with cluster.client() as client:
         for number in range(PIECES):
             client.rpush(f"{tag}big", f"{number}:".ljust(PIECE, "x"))
     until("replicas are in sync", lambda: synced(cluster), seconds=120)
-    with cluster.load(prefix=tag, patience=120) as load:
-        cluster.change(replicas=6)
+    with cluster.load(prefix=tag, patience=120) as load, cluster.planned(replicas=6):
         cluster.await_ready(6, seconds=400)
     with cluster.client() as client:
         assert client.llen(f"{tag}big") == PIECES

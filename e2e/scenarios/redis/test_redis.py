@@ -79,11 +79,11 @@ def test_cluster_scales_out_and_in_under_load(kubectl: Kubectl, engine: Spec) ->
     cluster = Cluster.create(kubectl, replicas=6, **engine)
     cluster.await_ready(6)
     with cluster.load() as load:
-        kubectl("scale", "rec", "demo", "--replicas=8")
-        cluster.await_ready(8, primaries=4)
+        with cluster.planned(lambda: kubectl("scale", "rec", "demo", "--replicas=8"), replicas=8):
+            cluster.await_ready(8, primaries=4)
         heading, row = kubectl("get", "rec", "demo").splitlines()
-        kubectl("scale", "rec", "demo", "--replicas=6")
-        cluster.await_ready(6)
+        with cluster.planned(lambda: kubectl("scale", "rec", "demo", "--replicas=6"), replicas=6):
+            cluster.await_ready(6)
     assert load.is_undisturbed(removed=1)
     assert load.check() > 100
     assert dict(zip(heading.split(), row.split(), strict=False))["READY"] == "8"
@@ -129,8 +129,7 @@ def test_new_primary_receives_assigned_slots(kubectl: Kubectl) -> None:
         with pytest.raises(Refused) as refused:
             cluster.change(replicas=8, updateStrategy=assigned(slots, *nodes))
         assert message in refused.value.output
-    with cluster.load() as load:
-        cluster.change(replicas=8, updateStrategy=assigned(1000, first, second))
+    with cluster.load() as load, cluster.planned(replicas=8, updateStrategy=assigned(1000, first, second)):
         cluster.await_ready(8, primaries=4)
     after = cluster.owners()
     taken = Counter(before[slot] for slot in after if after[slot] != before[slot])
@@ -226,8 +225,7 @@ def test_recreated_cluster_adopts_the_volumes_of_all_its_nodes(kubectl: Kubectl,
     assert set(cluster.owners().values()) <= {each["nodeId"] for each in before["status"]["nodes"]}
     assert load.check() > 100, "all former keys are there"
 
-    with cluster.load() as later:
-        cluster.change(adopt=None, replicas=8)
+    with cluster.load() as later, cluster.planned(adopt=None, replicas=8):
         cluster.await_ready(8, primaries=4)
     assert later.is_undisturbed()
     assert later.check() > 50
@@ -278,8 +276,8 @@ def test_engine_upgrades_under_load_without_errors(kubectl: Kubectl) -> None:
     cluster.await_ready(6)
     with cluster.load() as load:
         for engine, name in ((VALKEY_8, "valkey 8.1"), (VALKEY_9, "valkey 9.1")):
-            cluster.change(**engine)
-            cluster.await_ready(6, seconds=400)
+            with cluster.planned(**engine):
+                cluster.await_ready(6, seconds=400)
             assert all(name in server(cluster, pod) for pod in cluster.uids())
         print(load.summary())
     assert load.is_undisturbed(removed=6)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, ClassVar
 
+from e2e.plans import planning, recording
 from e2e.scenarios.support.commands import Kubectl, Refused, until
 
 
@@ -124,6 +126,24 @@ class Resource:
         """Merge fields into the spec; return the output of kubectl, including warnings."""
         patch = f"--patch={json.dumps({'spec': spec})}"
         return self.kubectl("patch", self.KIND.lower(), self.name, "--type=merge", patch)
+
+    @contextmanager
+    def planned(self, apply: Callable[[], object] | None = None, **spec: Any) -> Iterator[None]:
+        """Plan a change of the spec, apply it, and compare the plan with what happens until the end of the context.
+
+        Args:
+            apply: applies the change in another way than `change`.
+            spec: changed fields of the spec.
+
+        Raises:
+            AssertionError: there is no plan, or something else happens; the message has both sides.
+        """
+        found = until("the change has a plan", lambda: planning.known(self, spec), seconds=60, every=2)
+        with recording.recorded(self) as begin:
+            record = begin()
+            (apply or partial(self.change, **spec))()
+            yield
+            planning.require_executed(found, record, spec)
 
     def touch(self) -> None:
         """Trigger a reconcile with an annotation: the operator reads Secrets at each reconcile, without a watch."""

@@ -1,0 +1,1 @@
+"""Plans of changes, compared with what then happens on a real cluster."""
