@@ -6,7 +6,7 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -86,19 +86,8 @@ def _watch(kubectl: Kubectl, events: list[Event], *what: str) -> Iterator[None]:
             reader.join()
 
 
-def _read(output: Iterator[str], events: list[Event]) -> None:
-    for document in documents(output):
-        found = json.loads(document)
+def _read(output: Iterable[str], events: list[Event]) -> None:
+    for line in output:  # kubectl prints each event on a line
+        found = json.loads(line)
         if found["type"] in ("ADDED", "MODIFIED", "DELETED"):
             events.append(Event(time.time(), found["type"], found["object"]))
-
-
-def documents(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the JSON documents that kubectl prints, each on a line, or with an indentation."""
-    read: list[str] = []
-    for line in lines:
-        read.append(line)
-        text = line.rstrip("\n")
-        if text == "}" or (text.startswith("{") and text.endswith("}")):
-            yield "".join(read)
-            read.clear()

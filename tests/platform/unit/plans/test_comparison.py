@@ -15,7 +15,6 @@ import pytest
 from e2e.plans import report
 from e2e.plans.comparison import Duration, differences, durations, side_by_side
 from e2e.plans.executed import EXECUTOR, RECONCILER, Event, Execution, execution
-from e2e.plans.recording import documents
 from shared.kubernetes.kinds import POD, Obj
 from shared.observability.logs import JsonFormatter
 from simulator.plan import Plan
@@ -221,9 +220,3 @@ def test_report_has_the_share_of_steps_that_agree() -> None:
     assert found["changes"][0]["spec"] == {"size": 4}
     assert "starts Pod demo-3" in report.text(found)
     assert report.report([])["share"] is None
-
-
-def test_documents_of_kubectl_are_separated() -> None:
-    compact, indented = '{"a": {"b": 1}}\n', '{\n    "a": {\n        "b": 1\n    }\n}\n'
-    lines = iter((compact + indented + compact).splitlines(keepends=True))
-    assert [json.loads(each) for each in documents(lines)] == [{"a": {"b": 1}}] * 3
