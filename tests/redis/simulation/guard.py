@@ -14,6 +14,8 @@ from operator import or_
 from typing import TYPE_CHECKING
 
 from operators.redis.api.resource import API
+from operators.redis.objects.names import CLUSTER_UID
+from shared.kubernetes.accessors import label
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET, Obj
 from shared.steps import hibernation
 from simulator.api_server.requests import TargetedRequest, value_at
@@ -157,7 +159,8 @@ class Guard(Invariants):
         self._extend(redis, node, node.keys, [], deleted=True)
 
     def rolled_back(self, redis: SimulatedRedis, node: Node, had: Mapping[bytes, Entry]) -> None:
-        """Extend the budget by what a disk no longer has of the slots that its node owns."""
+        """Extend the budget by what a disk no longer has of the slots that its node owns. It is no copy any more."""
+        self.copies.pop(node.id, None)
         self._extend(redis, node, had, [node])
 
     def _extend(
@@ -641,7 +644,9 @@ class Guard(Invariants):
                 self.may_begin_to_hibernate(redis, name, record["replicas"])
             if violation := self.hibernations.violation(name, record, live):
                 self.fail(violation)
-            self.may_shrink(redis, name, replicas, f"the operator scales the StatefulSet {name} to {replicas} replicas")
+            action = f"the operator scales the StatefulSet {name} to {replicas} replicas"
+            self.may_shrink(redis, name, replicas, action)
+            self.may_use(redis, name, range(value_at(live, "spec.replicas") or 0, replicas), action)
 
     def may_form_again(self, redis: SimulatedRedis, name: str) -> None:
         """Check that a cluster is created again only if no disk has keys of it."""
@@ -689,6 +694,13 @@ class Guard(Invariants):
                 self.fail(f"{action}: {process.pod} owns {owned.bit_count()} slots")
             if missing := self.only_copies(redis, process.node):
                 self.fail(f"{action}: {process.pod} has the only copy of {_keys(missing)}")
+
+    def may_use(self, redis: SimulatedRedis, name: str, numbers: range, action: str) -> None:
+        """Check that new pods mount no claim of another user, which the StatefulSet would take by its name."""
+        for _, claim in redis.objects(PERSISTENT_VOLUME_CLAIM):
+            stem, _, number = claim["metadata"]["name"].rpartition("-")
+            if stem == f"data-{name}" and int(number) in numbers and not label(claim, CLUSTER_UID):
+                self.fail(f"{action}, which uses the volume {claim['metadata']['name']} of another user")
 
     def may_begin_to_hibernate(self, redis: SimulatedRedis, name: str, size: int) -> None:
         """Check that every node runs in sync, and that the user requests the hibernation."""
