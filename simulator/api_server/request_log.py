@@ -43,6 +43,14 @@ class Write(NamedTuple):
         return f"{self.verb} {self.kind} {where}" + (f"/{self.subresource}" if self.subresource else "")
 
 
+def is_pinned(target: TargetedRequest) -> bool:
+    """Return whether a request carries the UID or the resourceVersion of its object."""
+    body = target.request.body or {}
+    options = body.get("deleteOptions") or body
+    preconditions = body.get("metadata", {}) | options.get("preconditions", {})
+    return bool(preconditions.get("uid") or preconditions.get("resourceVersion"))
+
+
 @dataclass(slots=True)
 class RequestLog:
     """The requests of the operator under test since the last `reset`.
@@ -86,11 +94,7 @@ class RequestLog:
         manager = "" if target.verb in ("DELETE", "EVICT") else target.manager
         status = answer.status if answer is not None else 0
         where = (target.kind.name, target.namespace, name, target.subresource)
-        body = target.request.body or {}
-        options = body.get("deleteOptions") or body
-        preconditions = body.get("metadata", {}) | options.get("preconditions", {})
-        pinned = bool(preconditions.get("uid") or preconditions.get("resourceVersion"))
-        self._add(Write(target.verb, *where, manager, changed, version, status, pinned))
+        self._add(Write(target.verb, *where, manager, changed, version, status, is_pinned(target)))
 
     def record_call(self, call: Call, *, landed: bool) -> None:
         """Record a database call.

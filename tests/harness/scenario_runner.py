@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from http import HTTPStatus
+from typing import Any
 
 from shared.kubernetes.errors import AlreadyExists, Conflict, NotFound
 from shared.kubernetes.kinds import DISRUPTION_BUDGET, EVENT, Kind, Obj
+from shared.runtime.controller import Controller
 from shared.runtime.steady_clock import SteadyClock
 from simulator.api_server.server import ApiServer
 from simulator.clock import Clock
@@ -54,7 +56,12 @@ class World:
     Args:
         seed: worlds of different seeds differ in details on which nothing may depend: UIDs, versions, names of pods,
             addresses and the time.
+
+    Attributes:
+        namespace: namespace of all objects.
     """
+
+    namespace = NAMESPACE
 
     def __init__(self, subject: Subject, *, seed: int = 0) -> None:
         self.subject = subject
@@ -110,14 +117,13 @@ class World:
 
     def operator(self, view: View | None = None) -> Harness:
         """Start a process of the operator."""
-        controller = self.subject.controller(self.database)
+        return self.harness(self.subject.controller(self.database), self.subject.patience, view)
+
+    def harness(self, controller: Controller[Any, Any], patience: float, view: View | None = None) -> Harness:
+        """Start a controller in this world."""
+        clock = SteadyClock(self.clock.wall, self.clock.monotonic)
         return Harness(
-            controller,
-            workloads=self.workloads,
-            clock=SteadyClock(self.clock.wall, self.clock.monotonic),
-            view=view,
-            patience=self.subject.patience,
-            wait=self.clock.wait,
+            controller, workloads=self.workloads, clock=clock, view=view, patience=patience, wait=self.clock.wait
         )
 
     def settle_workloads(self) -> None:
@@ -200,9 +206,8 @@ class ScenarioRun:
     @property
     def stage(self) -> Stage:
         world = self.world
-        return Stage(
-            self._kind, NAMESPACE, world.server.actor("kubectl"), world.workloads, world.database, clock=world.clock
-        )
+        user = world.server.actor("kubectl")
+        return Stage(self._kind, world.namespace, user, world.workloads, world.database, clock=world.clock)
 
     async def run_steps(self, steps: Iterable[ScenarioStep]) -> None:
         """Carry out the steps. At the end an operator runs, its watches work, and the world is settled.

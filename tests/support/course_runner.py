@@ -117,22 +117,26 @@ def run(check: Callable[[int, str], Coroutine[Any, Any, Course]], themes: Collec
                 course = runner.run(check(number, options.theme))
         except Exception as error:  # every failure is reported, and the next course runs
             text = str(error).partition("\n")[0]
-            _print(f"FAILED {number}: {type(error).__name__}: {text[:1000]}", *error.__notes__)
+            report(f"FAILED {number}: {type(error).__name__}: {text[:1000]}", *error.__notes__)
             ends["failed"] += 1
         else:
             steps, days = steps + course.steps, days + course.days
             ends[course.result] += 1
         spent = time.monotonic() - began
-        _print(f"{options.first}-{number}: {done} courses, {steps} steps, {ends['failed']} failed, {spent:.0f} s")
-    spent = time.process_time()
-    _print(
-        f"ends: {dict(ends)}",
-        f"{ends.total()} courses, {ends['failed']} violations, {days:,.1f} simulated days, {spent:.0f} s of CPU time, "
-        f"{days / spent * 3600:,.0f} cluster-days per core-hour",
-    )
+        report(f"{options.first}-{number}: {done} courses, {steps} steps, {ends['failed']} failed, {spent:.0f} s")
+    report(f"ends: {dict(ends)}", summary(ends, days))
     return 1 if ends["failed"] else 0
 
 
-def _print(*lines: str) -> None:
+def summary(ends: Counter[str], days: float) -> str:
+    """Return how many courses ended, and how much time they simulated for the CPU time of this process."""
+    spent = time.process_time()
+    return (
+        f"{ends.total()} courses, {ends['failed']} violations, {days:,.1f} simulated days, {spent:.0f} s of CPU time, "
+        f"{days / spent * 3600:,.0f} cluster-days per core-hour"
+    )
+
+
+def report(*lines: str) -> None:
     sys.stdout.write("\n    ".join(lines) + "\n")
     sys.stdout.flush()

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from shared.runtime.plan import Step
 from shared.steps.confirmed_recovery import confirms, recorded, recovery_token
 from tests.harness.scenario import Unsafe
 from tests.support.virtual_time import in_virtual_time
@@ -104,9 +103,3 @@ def tokens_identify_no_occurrence(patch: pytest.MonkeyPatch, module: Any, identi
     patch.setattr(module, "occurrence", occurrence)
     patch.setattr(module, "is_in_force", is_in_force)
     patch.setattr(module, "current", lambda resource, _: recorded(resource))
-
-
-def without_actions(step: Step, is_left_out: Callable[[Any], bool]) -> Step | None:
-    """Return a step without some of its actions; None if none is left."""
-    left = tuple(action for action in step.actions if not is_left_out(action))
-    return replace(step, actions=left) if left else None

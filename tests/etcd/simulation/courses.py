@@ -30,7 +30,6 @@ from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Obj
 from shared.kubernetes.secret_provenance import ADOPT
 from shared.status import conditions
 from simulator.etcd.raft import Cluster, quorum
-from simulator.harness import Harness
 from tests.etcd.simulation.database import FakeEtcd
 from tests.harness.outage import status_lost
 from tests.harness.reference_run import panics
@@ -119,12 +118,17 @@ _begun: dict[Kind, World] = {}
 async def world_of(kind: Kind) -> World:
     """Return a world in which the cluster is Ready; built once."""
     if kind not in _begun:
-        play = ScenarioRun(World(SUBJECT))
-        await play.step(CLAIMED)
-        await play.step(kind.spec(kind.size, kind.version))
-        play.end()
-        _begun[kind] = play.world
+        _begun[kind] = await build(kind, World(SUBJECT))
     return _begun[kind].fork()
+
+
+async def build(kind: Kind, world: World) -> World:
+    """Create the cluster in a world, and let it become Ready."""
+    play = ScenarioRun(world)
+    await play.step(CLAIMED)
+    await play.step(kind.spec(kind.size, kind.version))
+    play.end()
+    return world
 
 
 def pod_deleted(number: int) -> ScenarioStep:
@@ -351,8 +355,9 @@ class Course:
         """The EtcdBackups."""
         return self.play.stage.find(backup_api.API.kind)
 
-    async def begin(self) -> None:
-        self.play = ScenarioRun(await world_of(self.kind))
+    async def begin(self, world: World | None = None) -> None:
+        """Begin with a cluster that is Ready, in a world of its own or in a given one."""
+        self.play = ScenarioRun(await (build(self.kind, world) if world else world_of(self.kind)))
         self.begun = self.play.world.clock.now
         self._start()
         await self.settle()
@@ -360,15 +365,9 @@ class Course:
 
     def _start(self) -> None:
         """Start a process of the operator, which has two controllers."""
-        world = self.play.world
         self.play.begin()
-        self.backups = Harness(
-            backups(OPTIONS, self.etcd.connect),
-            workloads=world.workloads,
-            clock=world.clock,
-            patience=100.0,  # longer than the first backoff between two attempts
-            wait=world.clock.wait,
-        )
+        controller = backups(OPTIONS, self.etcd.connect)
+        self.backups = self.play.world.harness(controller, 100.0)  # longer than the first backoff between two attempts
 
     async def go(self, step: ScenarioStep, turns: int | None = None) -> None:
         """Carry out a step, and let the world settle, or let some turns pass."""
@@ -398,6 +397,10 @@ class Course:
 
     async def event(self) -> None:
         await getattr(self, f"_{self.chance.choice(THEMES[self.theme])}")()
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let days pass at once."""
+        await self.go(later(seconds))
 
     async def _one(self, step: ScenarioStep) -> None:
         """Carry out a step in the middle of others, or wait for its end."""
@@ -496,7 +499,7 @@ class Course:
         """Let up to a year pass while the operator runs: certificates are renewed, and snapshots are taken."""
         await self._adopt()
         for _ in range(self.chance.choice((1, 4, 18))):
-            await self.go(later(20 * DAY))
+            await self.pass_time(20 * DAY)
 
     async def _adopt(self) -> None:
         """Let the user adopt the Secrets whose origin a lost status no longer proves, as the message advises."""

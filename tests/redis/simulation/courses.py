@@ -195,13 +195,14 @@ _begun: dict[Kind, World] = {}
 async def world_of(kind: Kind) -> World:
     """Return a world in which the cluster is Ready and clients have written; built once."""
     if kind not in _begun:
-        _begun[kind] = await _built(kind)
+        _begun[kind] = await build(kind, World(SUBJECT))
     return _begun[kind].fork()
 
 
-async def _built(kind: Kind) -> World:
-    play = ScenarioRun(World(SUBJECT))
-    redis = redis_of(play.world)
+async def build(kind: Kind, world: World) -> World:
+    """Create the cluster in a world, and let it become Ready and clients write."""
+    play = ScenarioRun(world)
+    redis = redis_of(world)
     redis.tidy, redis.databases = True, kind.databases
     await play.step(Desired(kind, kind.least).step())
     if kind.databases > 1:
@@ -285,8 +286,9 @@ class Course:
     def primaries(self) -> list[Process]:
         return [process for process in self.servers if process.node.me.slots and not process.node.me.primary]
 
-    async def begin(self) -> None:
-        self.play = ScenarioRun(await world_of(self.kind))
+    async def begin(self, world: World | None = None) -> None:
+        """Begin with a cluster that is Ready, in a world of its own or in a given one."""
+        self.play = ScenarioRun(await (build(self.kind, world) if world else world_of(self.kind)))
         self.begun = self.play.world.clock.now
         self.play.begin()
         await self.go(later(1))
@@ -354,7 +356,11 @@ class Course:
         await self.go(later(self.chance.choice((5, 30, 700))))
 
     async def _months(self) -> None:
-        await self.go(later(self.chance.choice((2 * 3600, 30 * DAY, 300 * DAY))))
+        await self.pass_time(self.chance.choice((2 * 3600, 30 * DAY, 300 * DAY)))
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let hours or months pass at once."""
+        await self.go(later(seconds))
 
     async def _hide(self) -> None:
         primaries = [process.pod for process in self.primaries]
