@@ -67,6 +67,12 @@ def rows(table: tuple[PastDefect, ...]) -> list[Any]:
     return [pytest.param(row, id=str(row), marks=getattr(pytest.mark, row.level)) for row in table]
 
 
+def row_of(defect: PastDefect) -> str:
+    """Return the row of a defect in tests/README.md."""
+    reported = defect.reported.replace("|", "\\|")
+    return f"| {defect} | {defect.harm} | `{reported}` |"
+
+
 def require_found(defect: PastDefect, patch: pytest.MonkeyPatch) -> None:
     """Require that the guard finds a defect, for its own reason, once its mend is taken out."""
     began = time.process_time()
