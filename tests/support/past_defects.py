@@ -1,6 +1,6 @@
-"""Defects that lost data in the past. Each is a case: with its mend taken out, the guards of the simulation find it.
+"""Defects that lost data in the past. Each is a case: with its fix removed, the guards of the simulation find it.
 
-A table of a database (`tests/*/simulation/past_defects.py`) has a row for each defect: what is taken out of the
+A table of a database (`tests/*/simulation/past_defects.py`) has a row for each defect: what is removed from the
 operator of today, the course that led to the loss, and what the guard reports. The same course with the unmodified
 operator has no violation.
 """
@@ -29,11 +29,11 @@ SECONDS = 60
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
-TakeOut = Callable[[], None]
-"""Takes the mend out of the operator; does nothing in the course of the unmodified one."""
+RemoveFix = Callable[[], None]
+"""Removes the fix from the operator; does nothing in the course of the unmodified one."""
 
-Course = Callable[[TakeOut], Awaitable[None]]
-"""What happens. It takes the mend out as soon as the world before the loss exists."""
+Course = Callable[[RemoveFix], Awaitable[None]]
+"""The events that lead to the loss. They remove the fix as soon as the world before it exists."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class PastDefect:
 
     Attributes:
         id: id in the reviews.
-        what: variant, if several mends belong to one id.
-        harm: what was lost.
-        take_out: takes the mend out of the operator.
+        variant: name of the case, if several fixes belong to one id.
+        harm: the loss, as a sentence.
+        remove_fix: removes the fix from the operator.
         happens: course of the events.
         reported: pattern of what the guard reports.
         level: lowest level of the tests that has the case.
@@ -52,14 +52,14 @@ class PastDefect:
 
     id: str
     harm: str
-    take_out: Patch
+    remove_fix: Patch
     happens: Course
     reported: str
-    what: str = ""
+    variant: str = ""
     level: str = "commit"
 
     def __str__(self) -> str:
-        return f"{self.id} {self.what}".strip()
+        return f"{self.id} {self.variant}".strip()
 
 
 def rows(table: tuple[PastDefect, ...]) -> list[Any]:
@@ -74,10 +74,10 @@ def row_of(defect: PastDefect) -> str:
 
 
 def require_found(defect: PastDefect, patch: pytest.MonkeyPatch) -> None:
-    """Require that the guard finds a defect, for its own reason, once its mend is taken out."""
+    """Require that the guard finds a defect, for its own reason, once its fix is removed."""
     began = time.process_time()
     with pytest.raises(AssertionError, match=defect.reported) as found:
-        in_virtual_time(defect.happens)(lambda: defect.take_out(patch))
+        in_virtual_time(defect.happens)(lambda: defect.remove_fix(patch))
     assert time.process_time() - began < SECONDS
     assert isinstance(found.value, Unsafe) or defect.id in _WITHOUT_LOSS, f"no guard found it: {found.value}"
 

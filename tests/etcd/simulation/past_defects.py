@@ -12,7 +12,7 @@ from operators.etcd.steps.data_loss import QuorumLoss
 from tests.etcd.simulation.courses import CONFIRMED, DAY, MOUNTED
 from tests.etcd.simulation.test_random_courses import PLAIN, begun, quorum_is_lost, recovery_is_confirmed
 from tests.harness.scenario import later
-from tests.support.past_defects import PastDefect, TakeOut, tokens_identify_no_occurrence
+from tests.support.past_defects import PastDefect, RemoveFix, tokens_identify_no_occurrence
 
 
 def confirmation_counts_for_ever(patch: pytest.MonkeyPatch) -> None:
@@ -24,10 +24,10 @@ def empty_directory_is_a_loss(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(QuorumLoss, "kept", property(lambda found: found.others))
 
 
-async def same_disks_are_away_again(take_out: TakeOut) -> None:
+async def same_disks_are_away_again(remove_fix: RemoveFix) -> None:
     """The disks of the same two members are back before a confirmation counts, which stays in the spec."""
     course = await begun(PLAIN)
-    take_out()
+    remove_fix()
     await quorum_is_lost(course)
     course.play.end()
     for step in (CONFIRMED, MOUNTED, later(60)):
@@ -41,9 +41,9 @@ async def same_disks_are_away_again(take_out: TakeOut) -> None:
     await quorum_is_lost(course)
 
 
-async def disks_are_not_mounted(take_out: TakeOut) -> None:
+async def disks_are_not_mounted(remove_fix: RemoveFix) -> None:
     course = await begun(PLAIN)
-    take_out()
+    remove_fix()
     await recovery_is_confirmed(course)
 
 

@@ -161,7 +161,7 @@ class Part(World):
 
 
 class _Acting(Harness):
-    """A process of an operator in a shared world, which is told whose writes follow."""
+    """A process of an operator in a shared world, which records whose writes follow."""
 
     def __init__(
         self, part: Part, controller: Controller[Any, Any], clock: SteadyClock, patience: float, view: View | None

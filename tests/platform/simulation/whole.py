@@ -149,7 +149,7 @@ class Whole:
         """Carry out the next event; the others take some turns, or settle if much time has passed."""
         number, event = next(self.left)
         self.steps += 1
-        before, heard = self.world.clock.now, {name: len(course.text) for name, course in self.courses.items()}
+        before, lengths = self.world.clock.now, {name: len(course.text) for name, course in self.courses.items()}
         chance = Random(event.seed)
         try:
             if event.where == "world":
@@ -161,7 +161,7 @@ class Whole:
             long = (self.world.clock.now - before).total_seconds() > LONG_SECONDS
             await self._others(event.where, None if long else chance.randint(0, MAX_TURNS))
         finally:
-            what = ", ".join(text for name, course in self.courses.items() for text in course.text[heard[name] :])
+            what = ", ".join(text for name, course in self.courses.items() for text in course.text[lengths[name] :])
             self.text.append(f"{number} {event}: {what}" if what else f"{number} {event}")
 
     async def _others(self, but: str, turns: int | None) -> None:

@@ -44,7 +44,7 @@ from tests.redis.simulation.test_mutations import reports_every_replica_as_synce
 from tests.redis.simulation.test_provenance import owner_of, stopped_before_the_first_slot
 from tests.redis.simulation.test_replication_links import begun as begun_with_tenant
 from tests.redis.simulation.test_replication_links import lead_astray
-from tests.support.past_defects import PastDefect, TakeOut, tokens_identify_no_occurrence
+from tests.support.past_defects import PastDefect, RemoveFix, tokens_identify_no_occurrence
 from tests.support.plays import begun, begun_once, ready, run
 from tests.support.pod_loss import delete_now
 from tests.support.redis.scenarios import NAME, cluster, recovery_confirmed
@@ -56,7 +56,7 @@ SNAPSHOTS: Obj = {"config": {"appendonly": "no"}}
 Patch = pytest.MonkeyPatch
 
 
-# Mends that are taken out.
+# Fixes that are removed.
 
 
 def replaces_keys_at_the_target(patch: Patch) -> None:
@@ -128,7 +128,7 @@ def unreachable_primaries_are_lost(patch: Patch) -> None:
 
 
 def former_copy_counts_for_ever(patch: Patch) -> None:
-    """Let a replica that was once in sync replace its primary, whatever it has now."""
+    """Let a replica that was once in sync replace its primary, regardless of what it has now."""
     patch.setattr(Observed, "may_replace", Observed.has_data_of)
 
 
@@ -138,7 +138,7 @@ def persistence_ends_before_pods_are_ready_for_it(patch: Patch) -> None:
 
 
 def meets_only_nodes_of_the_spec(patch: Patch) -> None:
-    """Leave the addresses of nodes beyond spec.replicas as their peers know them, and theirs of the peers."""
+    """Update no address of a node beyond spec.replicas, nor at such a node."""
 
     def update(seen: Assessment) -> Step:
         step, size = membership_repair.update_addresses(seen), seen.resource.spec.replicas
@@ -171,10 +171,10 @@ def primaries_of(redis: FakeRedis) -> list[Process]:
     return [each for each in redis.running if each.node.me.slots and each.cluster == NAME]
 
 
-async def source_fails_between_batches(take_out: TakeOut) -> None:
+async def source_fails_between_batches(remove_fix: RemoveFix) -> None:
     """A replica of the source is elected while keys of its open slots are at the target, and clients write there."""
     start = await start_of(Shape())
-    take_out()
+    remove_fix()
     play = ScenarioRun(start.world.fork())
     redis = redis_of(play.world)
     migrations = [number for number, what in enumerate(start.points) if what.startswith("MIGRATE")]
@@ -190,10 +190,10 @@ async def source_fails_between_batches(take_out: TakeOut) -> None:
     await healed(play)
 
 
-async def target_is_lost_whose_replica_stopped(take_out: TakeOut) -> None:
+async def target_is_lost_whose_replica_stopped(remove_fix: RemoveFix) -> None:
     """The replica of the target receives nothing from the first open slot on; then the target is destroyed."""
     start = await start_of(Shape())
-    take_out()
+    remove_fix()
     play = ScenarioRun(start.world.fork())
     redis = redis_of(play.world)
 
@@ -208,10 +208,10 @@ async def target_is_lost_whose_replica_stopped(take_out: TakeOut) -> None:
     play.world.require_safe()
 
 
-async def key_is_deleted_after_a_late_restore(take_out: TakeOut) -> None:
+async def key_is_deleted_after_a_late_restore(remove_fix: RemoveFix) -> None:
     """A target executes RESTORE three seconds after the time-out; clients have deleted these keys meanwhile."""
     start = await start_of(Shape())
-    take_out()
+    remove_fix()
     play = ScenarioRun(start.world.fork())
     redis = redis_of(play.world)
     redis.stalled.add(start.target)
@@ -249,7 +249,7 @@ def deleted_by_clients(redis: FakeRedis, keys: Iterable[bytes]) -> None:
         assert redis.client.send(redis, key, "DEL")
 
 
-async def primary_resumes_with_keys_that_were_deleted(take_out: TakeOut) -> None:
+async def primary_resumes_with_keys_that_were_deleted(remove_fix: RemoveFix) -> None:
     """A primary restarts with data from before some of its slots moved, and marks these slots as importing."""
     play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
@@ -258,19 +258,19 @@ async def primary_resumes_with_keys_that_were_deleted(take_out: TakeOut) -> None
     await play.wait(1)
     older = {key: source.node.keys[key] for key in keys}
     await run(play, (LARGER,))
-    gone = [key for key in keys if not source.node.me.slots >> slot_of(key) & 1]
-    assert gone
-    deleted_by_clients(redis, gone)
+    deleted_keys = [key for key in keys if not source.node.me.slots >> slot_of(key) & 1]
+    assert deleted_keys
+    deleted_by_clients(redis, deleted_keys)
     redis.client.idle = True  # nothing creates these keys again
     await play.wait(1)
-    take_out()
-    source.node.keys |= {key: older[key] for key in gone}
+    remove_fix()
+    source.node.keys |= {key: older[key] for key in deleted_keys}
     redis.stop(source, "killed")
     play.world.settle_workloads()  # the container is back before a replica is elected
     await play.wait(5, times=4)
 
 
-async def planned_move_never_began(take_out: TakeOut) -> None:
+async def planned_move_never_began(remove_fix: RemoveFix) -> None:
     """The target restarts with older data, and a replica of the source takes over, before any slot is open."""
     play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
@@ -280,16 +280,16 @@ async def planned_move_never_began(take_out: TakeOut) -> None:
     for process in primaries_of(redis):
         older[process.pod] = {key: process.node.keys[key] for key in keys[process.pod]}
     await run(play, (LARGER,))
-    target, gone = await _returning(play, older)
-    source = owner_of(redis, gone[0])
-    gone = [key for key in gone if owner_of(redis, key) is source]
-    take_out()
+    target, deleted_keys = await _returning(play, older)
+    source = owner_of(redis, deleted_keys[0])
+    deleted_keys = [key for key in deleted_keys if owner_of(redis, key) is source]
+    remove_fix()
     await stopped_before_the_first_slot(play, ON_VOLUMES)
-    deleted_by_clients(redis, gone)
+    deleted_by_clients(redis, deleted_keys)
     redis.client.idle = True
     later(2).act(play.stage)
     redis.advance()
-    target.node.keys |= {key: older[target.pod][key] for key in gone}
+    target.node.keys |= {key: older[target.pod][key] for key in deleted_keys}
     redis.stop(target, "killed")
     play.world.settle_workloads()
     assert redis.named(target.pod).node.importing, "the server marks slots of its stray keys by itself"
@@ -313,53 +313,53 @@ async def _returning(play: ScenarioRun, older: dict[str, dict[bytes, Entry]]) ->
     raise AssertionError("no slot returns to a former owner")
 
 
-async def container_of_a_primary_restarts(given: Obj, take_out: TakeOut) -> None:
-    take_out()
+async def container_of_a_primary_restarts(given: Obj, remove_fix: RemoveFix) -> None:
+    remove_fix()
     play = await begun(SUBJECT, cluster(6, **given))
     redis = redis_of(play.world)
     await run(play, (later(5),))
     await run(play, (restarted(redis, primaries_of(redis)[:1]), later(30)))
 
 
-async def container_restarts_while_persistence_is_switched_off(take_out: TakeOut) -> None:
+async def container_restarts_while_persistence_is_switched_off(remove_fix: RemoveFix) -> None:
     """Pods are replaced by hand (OnDelete), so that each still starts with the identity that it had."""
     play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
-    take_out()
+    remove_fix()
     by_hand: Obj = {"pod": [{"updateStrategy": {"type": "OnDelete"}}]}
     await run(play, (cluster(6, **NOTHING, **by_hand), later(60)))
     await run(play, (restarted(redis, primaries_of(redis)[:1]), later(30)))
 
 
-async def another_user_has_the_next_claim(take_out: TakeOut) -> None:
+async def another_user_has_the_next_claim(remove_fix: RemoveFix) -> None:
     play = await begun_once(SUBJECT, ON_VOLUMES)
-    take_out()
+    remove_fix()
     await run(play, (claimed(6), cluster(7)))
     play.world.require_safe()
 
 
-async def link_stays_at_a_foreign_server(take_out: TakeOut) -> None:
+async def link_stays_at_a_foreign_server(remove_fix: RemoveFix) -> None:
     """The former address of a primary is that of a server of another tenant, which accepts any password."""
     play, redis = await begun_with_tenant()
-    take_out()
+    remove_fix()
     lead_astray(redis, is_hostile=True)
     await play.wait(30, times=2)
 
 
-async def one_shard_is_lost_and_the_others_are_hidden(take_out: TakeOut) -> None:
+async def one_shard_is_lost_and_the_others_are_hidden(remove_fix: RemoveFix) -> None:
     play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
     await run(play, destroyed(shard_of(redis)))
     assert ready(play)["reason"] == "SlotsLost"
     others = [process.pod for process in primaries_of(redis)]
-    take_out()
+    remove_fix()
     await run(play, operator_down(recovery_confirmed(), hidden(others)))
     play.begin()
     await run(play, (later(30), hidden(()), later(60)))
     assert status(play)["formed"] is True
 
 
-async def replica_was_emptied(take_out: TakeOut) -> None:
+async def replica_was_emptied(remove_fix: RemoveFix) -> None:
     """A replica loses its keys, as in a full sync that broke off, and its primary is destroyed."""
     play = await begun_once(SUBJECT, ON_VOLUMES)
     redis = redis_of(play.world)
@@ -368,18 +368,18 @@ async def replica_was_emptied(take_out: TakeOut) -> None:
     waits = (later(30), later(30), later(30), later(30), later(300))
     await run(play, operator_down(*destroyed([primary]), *waits))
     redis.roll_back(replica, {})
-    take_out()
+    remove_fix()
     redis.partitions.clear()
     play.begin()
     await run(play, (later(30), later(30)))
     assert ready(play)["reason"] == "SlotsLost", ready(play)
 
 
-async def confirmed_loss_ended_and_comes_again(take_out: TakeOut) -> None:
+async def confirmed_loss_ended_and_comes_again(remove_fix: RemoveFix) -> None:
     """A drain moves the pods of a shard away from their data, again and again; the first time a user confirms."""
     play = await begun_once(SUBJECT, ON_HOSTS)
     redis, at = redis_of(play.world), hosts(play.stage)
-    take_out()
+    remove_fix()
     pods = shard_of(redis)
     await run(play, (moved(pods), later(30)))
     assert ready(play)["reason"] == "DataAway"
@@ -390,9 +390,9 @@ async def confirmed_loss_ended_and_comes_again(take_out: TakeOut) -> None:
     await run(play, (later(300 * DAY), moved(pods), later(30), later(30)))
 
 
-async def all_pods_restart_during_a_scale_in(take_out: TakeOut) -> None:
+async def all_pods_restart_during_a_scale_in(remove_fix: RemoveFix) -> None:
     play = await begun_once(SUBJECT, LARGER)
-    take_out()
+    remove_fix()
     pods = [found["metadata"]["name"] for found in play.stage.find(POD)]
     await run(play, (limit_turns(ON_VOLUMES, 2), *at_once(*(delete_now(POD, each) for each in pods)), later(60)))
     await run(play, (later(60), later(60)))
@@ -477,7 +477,7 @@ DEFECTS = (
         process_resumes_as_the_same_node,
         partial(container_of_a_primary_restarts, SNAPSHOTS),
         "discards the only copy of",
-        what="snapshots",
+        variant="snapshots",
     ),
     PastDefect(
         "N4",

@@ -1,4 +1,4 @@
-"""Past defects that lost data are found at once when their mend is taken out (`past_defects`)."""
+"""Past defects that lost data are found at once when their fix is removed (`past_defects`)."""
 
 from __future__ import annotations
 
