@@ -8,7 +8,7 @@ operator has no violation.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 RemoveFix = Callable[[], None]
 """Removes the fix from the operator; does nothing in the course of the unmodified one."""
 
-Course = Callable[[RemoveFix], Awaitable[None]]
+Course = Callable[[RemoveFix], Coroutine[Any, Any, None]]
 """The events that lead to the loss. They remove the fix as soon as the world before it exists."""
 
 

@@ -102,6 +102,8 @@ class Part(World):
         observed_at: time at which the operator that runs now observed a database last.
     """
 
+    database: Any
+
     def __init__(self, shared: SharedWorld, subject: Subject, database: Any) -> None:
         self.shared, self.subject, self.namespace, self.database = shared, subject, subject.name, database
         self.clock, self.server, self.workloads = shared.clock, shared.server, shared.workloads

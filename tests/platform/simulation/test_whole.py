@@ -12,11 +12,14 @@ import pytest
 from operators.etcd.steps import quorum_recovery
 from shared.kubernetes.client import Request
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, Kind
+from tests.etcd.simulation.courses import Course
+from tests.etcd.simulation.courses import Kind as EtcdKind
 from tests.harness.scenario import Unsafe
 from tests.platform.simulation import whole
 from tests.platform.simulation.shared_world import MAX_EVIDENCE_SECONDS, Part, SharedWorld
 from tests.support import paths
 from tests.support.course_runner import numbers
+from tests.support.etcd.scenarios import MIDDLE
 
 
 def test_world_of_all_operators_is_the_same_for_the_same_seed() -> None:
@@ -79,11 +82,11 @@ def test_script_is_reduced_to_the_events_that_fail(needed: Sequence[int]) -> Non
 
 
 async def begun() -> tuple[SharedWorld, Part, Callable[[Kind, str], str]]:
-    """Return a world with servers of memcached, their part, and what gives the UID of an object."""
+    """Return a world with an etcd member, its part of the world, and a function that returns the UID of an object."""
     world = SharedWorld(module.SUBJECT for module in whole.MODULES.values())
     part = world.parts["etcd"]
-    course = whole.etcd.Course(0)
-    course.kind = whole.etcd.Kind(1, whole.etcd.MIDDLE, tls=False, has_backups=False)
+    course = Course(0)
+    course.kind = EtcdKind(1, MIDDLE, tls=False, has_backups=False)
     await course.begin(part)
 
     def uid(kind: Kind, name: str) -> str:
