@@ -164,7 +164,7 @@ def keep_connection(
     """Write the Secret if it differs from the connection, or remove the connection if the spec does not request it.
 
     The operator has no right to delete Secrets; an empty one is deleted with its resource, or by a user.
-    Keys that a user added stay, except in a Secret of unknown origin, which counts once nothing else is in it.
+    Keys that a user added stay, except in a Secret of unknown origin, which counts without further keys (`written`).
 
     Args:
         own: owner of the Secret.

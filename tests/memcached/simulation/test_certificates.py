@@ -476,8 +476,8 @@ async def test_certificate_that_cert_manager_wrote_over_that_of_the_operator_is_
     """Each would replace that of the other one, without end."""
     lab = await created(OPEN | UNPAUSED)
     await lab.steps(*unapplied(OTHER_ISSUERS["cert-manager"]))
-    other = tls_secret(certificate())["data"]
-    await lab.steps(unobserved(edit(SECRET, {"data": other}, SERVER)))
+    issued = tls_secret(certificate())["data"]
+    await lab.steps(unobserved(edit(SECRET, {"data": issued}, SERVER)))
     await lab.passes(LIFE)
     assert content_of(lab.secret(SERVER))[CERTIFICATE_KEY] == certificate().certificate
 
@@ -507,7 +507,7 @@ async def test_certificate_that_ends_before_another_spec_is_applied_is_reported_
         assert accessors.condition(lab.run.stage.find()[0], AVAILABLE)["status"] == "True"
 
 
-async def test_secret_that_cert_manager_made_after_that_of_the_operator_was_deleted_is_used() -> None:
+async def test_secret_that_cert_manager_made_after_the_deletion_of_a_recorded_one_is_used() -> None:
     """The status still records the deleted one, of which the operator made the content."""
     lab = await created(OPEN | UNPAUSED)
     lab.restart(READ_ONLY)

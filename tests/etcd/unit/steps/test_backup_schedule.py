@@ -274,7 +274,7 @@ def test_backup_that_is_not_current_stays_although_one_of_another_member_has_the
 
 
 def test_last_backup_of_each_member_stays_until_one_is_current() -> None:
-    """The files follow the same rule (`beyond_retention`)."""
+    """The same rule as for their files (`beyond_retention`)."""
     there = [scheduled_backup(n, revision=5, current=False, member=f"demo-{n % 4}") for n in range(4, 12)]
     found = resource("2026-01-01T13:00:00Z", retention=1)
     assert changes(found, *there) == [f"delete demo-260101{n:02}00" for n in range(4, 8)]

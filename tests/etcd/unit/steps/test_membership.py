@@ -486,10 +486,8 @@ def test_moved_member_of_a_pod_that_does_not_answer_is_recognized(name: str, rec
     volume = found.instances[1].volume
     assert volume is not None
     volume["metadata"]["annotations"] = recorded
-    urls = ("http://10.0.0.9:2380",)
-    listed = tuple(
-        replace(each, name=name, peer_urls=urls) if each.id == member_id(1) else each for each in found.voters
-    )
+    moved = Member(member_id(1), name, ("http://10.0.0.9:2380",))
+    listed = tuple(moved if each.id == moved.id else each for each in found.voters)
     unassigned = replace(found, instances=tuple(replace(each, member=None) for each in found.instances))
     world = with_members(resource, unassigned, Members(CLUSTER_ID, listed))
     assert refuse_unknown_members(assess(resource, world)).message.endswith(f"undone: etcdctl member {repair}")
