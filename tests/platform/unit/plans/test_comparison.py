@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from e2e.plans import report
+from e2e.plans import planning, report
 from e2e.plans.comparison import Duration, differences, durations, side_by_side
 from e2e.plans.executed import EXECUTOR, RECONCILER, Event, Execution, execution
 from shared.kubernetes.kinds import POD, Obj
 from shared.observability.logs import JsonFormatter
-from simulator.plan import Plan
+from simulator.plan import Person, Plan
 from simulator.recorder import KUBERNETES, OPERATOR, MemberChange, Move, PodChange, Step
 from tests.harness.scenario import edit
 from tests.harness.scenario_runner import ScenarioRun
@@ -220,3 +220,10 @@ def test_report_has_the_share_of_steps_that_agree() -> None:
     assert found["changes"][0]["spec"] == {"size": 4}
     assert "starts Pod demo-3" in report.text(found)
     assert report.report([])["share"] is None
+
+
+def test_plan_is_read_from_its_json() -> None:
+    setting = Step(OPERATOR, "call", "set a of b-0", moves=(Move("b-0", "b-1", 5),), others=("set a of b-1",))
+    steps = (*PLAN.steps, setting)
+    plan = dataclasses.replace(PLAN, steps=steps, person=Person("Paused", "It is paused."), assumptions=("none",))
+    assert planning.parsed(json.dumps(dataclasses.asdict(plan))) == plan
