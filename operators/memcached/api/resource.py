@@ -274,6 +274,7 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
 _FIELDS_WITHOUT_REPLACEMENT = frozenset(
     [
         "size",
+        "changes",
         "paused",
         "autoscaling",
         "podDisruptionBudget",

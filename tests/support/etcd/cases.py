@@ -144,6 +144,7 @@ ACCEPTED = over(
         Case("volumes of a deleted resource", ADOPTED),
         Case("protection from deletion", {"deletionProtection": True}),
         Case("no connection Secret", {"connectionSecret": False}),
+        Case("changes that wait for an approval", {"changes": "Approved"}),
         Case("a generated password", {"auth": {}}),
         Case("a recovery without a token", {"recovery": {}}),
         Case("applications that manage users", {"auth": {"connectAs": "root"}}),

@@ -63,6 +63,7 @@ ACCEPTED = (
     Case("SASL without metrics", {"metrics": {"enabled": False}, "extraArgs": ["-S", "-Bbinary"]}),
     Case("paused", {"paused": True}),
     Case("no connection Secret", {"connectionSecret": False}),
+    Case("changes that wait for an approval", {"changes": "Approved"}),
     Case("the longest name", resource="a" * 63),
     Case("a StatefulSet", {"workload": "StatefulSet"}, resource="a" * 52),
     Case("an explicit Deployment", {"workload": "Deployment"}),

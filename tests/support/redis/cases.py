@@ -181,6 +181,7 @@ ACCEPTED = over(
         Case("volumes of a deleted resource", {**ADOPTED, "storage": {"size": "1Gi"}}),
         Case("protection from deletion", {"deletionProtection": True}),
         Case("no connection Secret", {"connectionSecret": False}),
+        Case("changes that wait for an approval", {"changes": "Approved"}),
         Case("nodes in conditions as well", {"nodesInConditions": True}),
         Case(
             "nodes not in conditions, despite pod settings", {"nodesInConditions": False, **podded(labels={"a": "b"})}

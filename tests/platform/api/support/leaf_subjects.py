@@ -173,6 +173,7 @@ UNCHANGEABLE = {
 }
 
 STOPS = "all pods stop, and no other edit shows meanwhile: tests/etcd/simulation, tests/redis/simulation"
+APPROVALS = "it says when later changes apply: tests/platform/unit/test_approval.py"
 PROTECTION = "a policy reads it when the resource is deleted: tests/platform/api/charts/test_deletion_protection.py"
 TOKEN = "a token that the status names after a loss; before that, it means nothing: {}"
 KEPT = "volumes keep their class when the field is removed: tests/platform/unit/shared/steps/test_modify_volumes.py"
@@ -194,7 +195,7 @@ SUBJECTS = {
         {"size": 1},
         memcached_cases,
         memcached.Memcached.parse,
-        unseen=UNCHANGEABLE,
+        unseen=UNCHANGEABLE | {"changes": APPROVALS},
         specs={
             "image": {"image": "example.com/memcached", "version": "1.6.44"},  # without a version, the last one stays
             "workload": {"workload": "StatefulSet"},  # without it, the last kind stays
@@ -238,6 +239,7 @@ SUBJECTS = {
             "autoCompaction.mode": "no retention is valid in both modes: tests/support/etcd/cases.py changes both",
             "recovery.confirm": TOKEN.format("tests/platform/api/crash/test_etcd.py, lost quorum and recovery"),
             "recovery.release": TOKEN.format("tests/etcd/simulation, scenarios of recoveries"),
+            "changes": APPROVALS,
             "deletionProtection": PROTECTION,
             "hibernate": STOPS,
             "storage.volumeAttributesClassName": KEPT,
@@ -302,6 +304,7 @@ SUBJECTS = {
             "updateStrategy.assignStrategies[].slots": MOVES,
             "updateStrategy.assignStrategies[].fromReplicas": MOVES,
             "recovery.confirm": TOKEN.format("tests/platform/api/crash/test_redis.py, lose slots and recover"),
+            "changes": APPROVALS,
             "deletionProtection": PROTECTION,
             "hibernate": STOPS,
             "storage.volumeAttributesClassName": KEPT,
