@@ -476,6 +476,12 @@ REFUSED = over(
             )
             for field in ("labels", "annotations")
         ),
+        Case(
+            "an unknown way to apply changes",
+            {"changes": "Manual"},
+            "Unsupported value",
+            "use 'Automatic' or 'Approved'",
+        ),
         Case("an unknown TLS mode", {"tls": {"mode": "rot13"}}, "Unsupported value", "use 'none', 'self'"),
         *(
             Case(

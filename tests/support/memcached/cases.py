@@ -256,6 +256,9 @@ REFUSED = (
     Case("paused as a string", {"paused": "perhaps"}, "must be of type boolean", "is not a boolean; use true or false"),
     Case("arguments that are not a list", {"extraArgs": "-v"}, "must be of type array", "is not a list; use a list"),
     Case("a version that is a number", {"version": 1.6}, "must be of type string", "put it in quotes"),
+    Case(
+        "an unknown way to apply changes", {"changes": "Manual"}, "Unsupported value", "use 'Automatic' or 'Approved'"
+    ),
     Case("an unknown workload", {"workload": "DaemonSet"}, "Unsupported value", "use 'Deployment'"),
     Case(
         "a name too long for a StatefulSet",

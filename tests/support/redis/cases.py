@@ -257,6 +257,12 @@ REFUSED = over(
             "may not be more than 128",
             "at most 128 characters",
         ),
+        Case(
+            "an unknown way to apply changes",
+            {"changes": "Manual"},
+            "Unsupported value",
+            "use 'Automatic' or 'Approved'",
+        ),
         Case("unknown engine", {"engine": "keydb"}, "Unsupported value", "use 'redis' or 'valkey'"),
         Case(
             "valkey without repository",
