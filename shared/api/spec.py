@@ -447,8 +447,6 @@ HIBERNATE = (
     "false again, the pods return with their volumes, and a changed size applies once all are back."
 )
 
-APPROVED = "Approved"
-
 Changes = Annotated[
     Literal["Automatic", "Approved"],
     Field(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from shared.api.applied_spec import NOT_APPLIED, last_applied, unapproved
 from shared.api.policy import PlatformPolicy
-from shared.api.spec import APPROVED, CustomResource, InvalidSpec
+from shared.api.spec import CustomResource, InvalidSpec
 from shared.kubernetes.kinds import Kind, Obj
 from shared.runtime.cache import Cache
 
@@ -37,23 +37,18 @@ class Fallback(Generic[Resource]):
         Raises:
             InvalidSpec: the spec cannot be parsed, and no other one is known.
         """
+        metadata = obj["metadata"]
+        workloads = [cache.get(kind, metadata["namespace"], metadata["name"]) for kind in self.kinds]
         try:
             resource = self.parse(obj)
         except InvalidSpec as invalid:
-            if (found := self._last_applied(obj, cache, invalid, self.minimal)) is None:
+            if (found := last_applied(self.parse, obj, workloads, invalid, self.minimal)) is None:
                 raise
             return found
-        if resource.spec.changes != APPROVED and not self.policy.requires_approval(resource.namespace):
+        if resource.spec.changes != "Approved" and not self.policy.requires_approval(resource.namespace):
             return resource
-        if not (token := unapproved(resource, self._workloads(obj, cache))):
+        if not (token := unapproved(resource, workloads)):
             return resource
         at_once = {field: value for field, value in obj["spec"].items() if field in NOT_APPLIED}
-        found = self._last_applied(obj, cache, InvalidSpec(""), self.minimal | at_once)
+        found = last_applied(self.parse, obj, workloads, InvalidSpec(""), self.minimal | at_once)
         return replace(found or resource, awaits_approval=token)
-
-    def _last_applied(self, obj: Obj, cache: Cache, invalid: InvalidSpec, minimal: Obj) -> Resource | None:
-        return last_applied(self.parse, obj, self._workloads(obj, cache), invalid, minimal)
-
-    def _workloads(self, obj: Obj, cache: Cache) -> Iterable[Obj | None]:
-        metadata = obj["metadata"]
-        return (cache.get(kind, metadata["namespace"], metadata["name"]) for kind in self.kinds)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypedDict, TypeVar, Unpack
 
 from shared.kubernetes.accessors import condition
 from shared.kubernetes.kinds import Kind, Obj
@@ -169,6 +169,14 @@ class Attempt:
 Action = Apply | Patch | WriteSecret | Delete | Evict | Call | Attempt
 
 
+class Further(TypedDict, total=False):
+    """Attributes of a `Step` that most steps do not set."""
+
+    warning: bool
+    requeue: float | None
+    poll: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """The result of a step.
@@ -206,30 +214,14 @@ class Step:
         return cls((), Progress.DONE, reason, message, warning=True)
 
     @classmethod
-    def progressing(
-        cls,
-        reason: Reason,
-        message: str,
-        *actions: Action,
-        warning: bool = False,
-        requeue: float | None = None,
-        poll: float | None = None,
-    ) -> Step:
+    def progressing(cls, reason: Reason, message: str, *actions: Action, **further: Unpack[Further]) -> Step:
         """Return a step that is not done and does not stop the chain."""
-        return cls(actions, Progress.PROGRESSING, reason, message, warning, requeue, poll)
+        return cls(actions, Progress.PROGRESSING, reason, message, **further)
 
     @classmethod
-    def wait(
-        cls,
-        reason: Reason,
-        message: str,
-        *actions: Action,
-        warning: bool = False,
-        requeue: float | None = None,
-        poll: float | None = None,
-    ) -> Step:
+    def wait(cls, reason: Reason, message: str, *actions: Action, **further: Unpack[Further]) -> Step:
         """Return a step that must be over before the following steps may run."""
-        return cls(actions, Progress.WAITING, reason, message, warning, requeue, poll)
+        return cls(actions, Progress.WAITING, reason, message, **further)
 
     @classmethod
     def blocked(cls, reason: Reason, message: str, *, requeue: float | None = None) -> Step:

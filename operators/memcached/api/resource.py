@@ -272,20 +272,11 @@ def _configuration_warnings(resource: Memcached) -> list[str]:
 
 
 _FIELDS_WITHOUT_REPLACEMENT = frozenset(
-    [
-        "size",
-        "changes",
-        "paused",
-        "autoscaling",
-        "podDisruptionBudget",
-        "updateStrategy",
-        "network",
-        "connectionSecret",
-        "image",
-        "version",
-        "workload",
-    ]
-)
+    {
+        "size", "changes", "paused", "autoscaling", "podDisruptionBudget", "updateStrategy", "network",
+        "connectionSecret", "image", "version", "workload",
+    }
+)  # fmt: skip
 """Fields whose change replaces no server. Image and version are compared together, and workload separately."""
 
 

@@ -6,10 +6,11 @@ user in these sentences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from operators.redis.client.responses import Node
 from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology.merged_view import MergedView, Seen
 
@@ -187,31 +188,27 @@ def _roles(view: MergedView) -> Iterator[Disagreement]:
     Only of reachable nodes: a node learns a role from the node itself, so entries of a removed node may differ forever.
     """
     for seen in view.reachable_nodes:
-        found: dict[str, frozenset[str]] = {}
-        for entry in seen.others:
-            if (primary := entry.node.primary) != seen.primary:
-                found[primary] = found.get(primary, frozenset()) | entry.reporters
-        for primary, reporter_ids in sorted(found.items()):
-            reporters = _nodes(view, reporter_ids)
+        for primary, reporters in _reported(view, seen, lambda node: node.primary, seen.primary):
             claim = f"{_has(reporters, 'reports', 'report')} {seen.name} as {_role(view, primary)}"
             text = f"{names(reporters)} {claim}; it is {_role(view, seen.primary)}."
             yield Disagreement("role", _ids(reporters), (seen.id,), text)
 
 
 def _addresses(view: MergedView) -> Iterator[Disagreement]:
-    """Yield nodes that have an outdated address of another node: pods change addresses, and gossip also spreads old
-    ones.
-    """
-    for seen in view.reachable_nodes:
-        found: dict[str, frozenset[str]] = {}
-        for entry in seen.others:
-            if (address := entry.node.address) and seen.line.address and address != seen.line.address:
-                found[address] = found.get(address, frozenset()) | entry.reporters
-        for address, reporter_ids in sorted(found.items()):
-            reporters = _nodes(view, reporter_ids)
+    """Yield nodes that have an outdated address of another node: they change, and gossip also spreads old ones."""
+    for seen in (each for each in view.reachable_nodes if each.line.address):
+        for address, reporters in _reported(view, seen, lambda node: node.address, seen.line.address, ""):
             known = f"{names(reporters)} {_has(reporters, 'has', 'have')} the address {address} for {seen.name}"
             text = f"{known}; it is at {seen.line.address}."
             yield Disagreement("address", _ids(reporters), (seen.id,), text)
+
+
+def _reported(view: MergedView, seen: Seen, of: Callable[[Node], str], *known: str) -> Iterator[tuple[str, list[Seen]]]:
+    """Yield each value that others report of a node, except the known ones, with its reporters."""
+    found: dict[str, frozenset[str]] = {}
+    for entry in seen.others:
+        found[of(entry.node)] = found.get(of(entry.node), frozenset()) | entry.reporters
+    yield from ((value, _nodes(view, ids)) for value, ids in sorted(found.items()) if value not in known)
 
 
 def _links(view: MergedView) -> Iterator[Disagreement]:
