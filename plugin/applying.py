@@ -201,7 +201,8 @@ def patch(manifest: Obj, live: Obj) -> Obj:
     except (ValueError, RecursionError):
         former = {}
     found = _merged(former if isinstance(former, dict) else {}, manifest)
-    found.setdefault("metadata", {}).setdefault("annotations", {})[LAST_APPLIED] = json.dumps(manifest)
+    metadata = found.setdefault("metadata", {})
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), LAST_APPLIED: json.dumps(manifest)}
     return found
 
 

@@ -270,6 +270,8 @@ def test_patch_removes_what_the_manifest_no_longer_has() -> None:
     live = {"metadata": {"annotations": annotations}, "spec": {**former["spec"], "defaulted": 1}}
     found = applying.patch({"metadata": {}, "spec": {"size": 4, "tls": {"mode": "self"}}}, live)
     assert found["spec"] == {"size": 4, "tls": {"mode": "self", "minVersion": None}, "labels": None}
+    empty = applying.patch({"metadata": {"annotations": None}}, live)
+    assert empty["metadata"]["annotations"].keys() == {applying.LAST_APPLIED}
 
 
 def test_each_outcome_has_an_exit_code() -> None:
