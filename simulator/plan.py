@@ -496,12 +496,13 @@ class _World:
             for kind, obj in self.server.objects()
             if kind not in (EVENT, LEASE)
         ]
-        pods = [(*found.items(),) for found in (self._phases(), view.members, view.slots)]
-        text = json.dumps([verdict.reason, verdict.message, view.text, pods, objects], sort_keys=True)
+        phases = [(pod.partition(" ")[0], phase) for pod, phase in self._phases().items()]  # UIDs never repeat
+        found = [verdict.reason, verdict.message, view.text, view.members, view.slots, phases, objects]
+        text = json.dumps(found, sort_keys=True, default=dict)
         return hash(_TIME.sub("", text))
 
     def _phases(self) -> dict[str, str]:
-        """Return the phases of all pods, by name and UID; of those that do not end."""
+        """Return the phases of the pods that are not terminating, by name and UID."""
         return {
             f"{pod['metadata']['name']} {pod['metadata']['uid']}": str(pod["status"].get("phase"))
             for _, pod in self.server.objects(POD)
