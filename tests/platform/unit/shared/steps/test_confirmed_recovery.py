@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -27,6 +26,7 @@ from shared.steps.confirmed_recovery import (
     occurrence,
     recovery_token,
 )
+from tests.harness.messages import commands
 
 TOKEN, OTHER = recovery_token("this loss"), recovery_token("another loss")
 PROPOSAL = Proposal(Reason("Lost"), "", "It can continue.", "Check first.", "Recording it.", TOKEN)
@@ -77,7 +77,8 @@ def test_message_ends_with_the_command_that_confirms(confirm: str | None, conseq
     """The condition Stalled has all of the command, regardless of the length of the rest."""
     step = replace(PROPOSAL, consequences=consequences).decide(resource(confirm), requeue=30.0)
     assert len(step.message) <= MAX_CONDITION_CHARACTERS
-    program, verb, kind, name, *options, patch = shlex.split(step.message[step.message.index("kubectl ") :])
+    assert step.message.endswith("`")
+    [[program, verb, kind, name, *options, patch]] = commands(step.message)
     assert (program, verb, kind, name) == ("kubectl", "patch", "etcdcluster", "orders")
     assert options == ["-n", "prod", "--type", "merge", "-p"]
     assert json.loads(patch) == {"spec": {"recovery": {"confirm": TOKEN}}}

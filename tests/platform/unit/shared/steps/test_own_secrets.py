@@ -39,10 +39,11 @@ def secret(name: str, *references: Obj, **content: str) -> Obj:
 
 def own_secrets(*found: Obj, published: Obj | None = None, own: Owner = OWN, **record: str) -> OwnSecrets:
     by_name = {each["metadata"]["name"]: each for each in found}
+    metadata = {"name": "a", "namespace": "shop", "uid": "own"}
     return OwnSecrets(
         own=own,
         component="box",
-        resource={"kind": "Box", "metadata": {"name": "a", "uid": "own"}, "status": {RECORD: record}},
+        resource={"kind": "Box", "metadata": metadata, "status": {RECORD: record}},
         names=by_name.keys(),
         found=by_name,
         unproven=(),
@@ -135,4 +136,4 @@ def test_repair_that_would_write_to_a_secret_of_unknown_origin_reports_how_to_ad
     assert outcome("three") == repair("three")
     refused = outcome("two")
     assert (refused.actions, refused.progress, refused.reason) == ((), Progress.BLOCKED, FOREIGN_OBJECT)
-    assert refused.message.endswith(f"{ADOPT}=uid-one,uid-two")
+    assert refused.message.endswith(f": `kubectl annotate box a -n shop --overwrite {ADOPT}=uid-one,uid-two`")
