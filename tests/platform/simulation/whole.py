@@ -141,7 +141,7 @@ class Whole:
         for name, course in self.courses.items():
             await course.begin(self.world.parts[name])
             course.pass_time = partial(self._pass, course)
-        if not (months := self.courses["etcd"]).kind.tls:  # these pass at once in a world of its own
+        if (months := self.courses.get("etcd")) and not months.kind.tls:  # these pass at once in a world of its own
             months._months = partial(self._pass, months, 300 * DAY)
         self.left = iter(self.script)
 
