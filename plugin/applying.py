@@ -114,7 +114,7 @@ def _require_form(path: str, resource: Obj) -> None:
             raise Problem(f"{path}: {name} is {what}, not a mapping")
 
 
-def place(manifest: Manifest, namespace: str, given: str) -> None:
+def set_namespace(manifest: Manifest, namespace: str, given: str) -> None:
     """Give the manifests without a namespace that of the user.
 
     Args:

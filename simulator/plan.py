@@ -159,7 +159,7 @@ class Plan:
         assumptions: assumptions of the simulation.
         approval: token of the approval that the change needs (`spec.changes`) before its steps; empty if it needs none.
         creates: whether the change creates the resource.
-        warnings: what may keep the plan from being executed as it is.
+        warnings: reasons for which the plan may not be executed as it is.
     """
 
     kind: str
@@ -214,7 +214,7 @@ async def plan(
     def simulate() -> None:
         result: Plan | BaseException
         try:
-            with _silent(), asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            with _without_logs(), asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
                 result = runner.run(_simulated(subject, options, live, change, found, others))
         except BaseException as error:
             result = error
@@ -235,7 +235,7 @@ def _settle(done: asyncio.Future[Plan], result: Plan | BaseException) -> None:
 
 
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
+def _without_logs() -> Iterator[None]:
     """Show no log records of this thread: what a simulated operator reports is about no real cluster."""
     here = threading.get_ident()
 
@@ -420,11 +420,11 @@ class _World:
             if not self.workloads.step():  # what Kubernetes does without the operator, such as a status in other words
                 break
         after = self._phases()
-        gone, new = before.items() - after.items(), after.items() - before.items()
-        for pod, _ in sorted(gone or new):
-            name, effect = pod.partition(" ")[0], "stops" if gone else "starts"
+        stopped, started = before.items() - after.items(), after.items() - before.items()
+        for pod, _ in sorted(stopped or started):
+            name, effect = pod.partition(" ")[0], "stops" if stopped else "starts"
             raise Unmodelled(
-                f"Kubernetes {effect} pod {name} whatever the operator does: repeat the command when that is done. "
+                f"Kubernetes {effect} pod {name} without the operator: repeat the command when that is done. "
                 "Otherwise, the simulation does not match this cluster."
             )
         self.pods = self._pods()

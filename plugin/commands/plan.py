@@ -60,7 +60,7 @@ async def plan(
         raise Problem("name either a resource or a file", "kubectl platform plan KIND/NAME, or plan -f FILE")
     if path:
         manifest = applying.read(path, sys.stdin.read() if path == "-" else None)
-        applying.place(manifest, session.namespace, session.target.namespace)
+        applying.set_namespace(manifest, session.namespace, session.target.namespace)
         found = await _of_manifest(session, output, manifest, operator_namespace)
     else:
         database, name = only(parsed(words))

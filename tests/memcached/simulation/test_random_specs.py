@@ -60,7 +60,7 @@ FIELDS: dict[str, list[Obj]] = {
     "updateStrategy": [],  # no time passes here; test_pause.py tests the pause
     "network": [{"network": {"enabled": False}}, {"network": {"enabled": True}}],
     "connectionSecret": [],  # without it, an emptied Secret remains recorded: steps/test_connection_secret.py
-    "changes": [],  # it says when later changes apply: tests/platform/unit/test_approval.py
+    "changes": [],  # it determines when later changes apply: tests/platform/unit/test_approval.py
     "paused": [],  # the final state of a paused resource depends on earlier specs by design
     "podDisruptionBudget": [BUDGET, {"podDisruptionBudget": {"minAvailable": 1}}],
     "labels": [{"labels": {"team": "web"}}],

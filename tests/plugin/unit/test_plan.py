@@ -506,7 +506,7 @@ def test_manifests_that_kubectl_accepts_have_a_plan(cache: Terminal, metadata: s
 
 
 def test_date_is_a_text(cache: Terminal, tmp_path: Path) -> None:
-    """As for kubectl: YAML has dates, and JSON has none."""
+    """The rule of kubectl: YAML has dates, and JSON has none."""
     path = tmp_path / "cache.yaml"
     path.write_text(text_of("{name: cache, annotations: {built: 2026-01-01, at: 2026-13-45}}"))
     assert applying.read(str(path)).resource["metadata"]["annotations"] == {"built": "2026-01-01", "at": "2026-13-45"}
@@ -595,9 +595,7 @@ def test_exceeded_quota_is_a_refusal(cache: Terminal, manifest: Any, monkeypatch
     assert (result.exit_code, "exceeded quota: q" in result.output) == (5, True), result.output
 
 
-def test_user_who_may_not_list_all_deployments_learns_the_flag(
-    cache: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_list_of_all_deployments_names_the_flag(cache: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     refusing(cache, monkeypatch, "/apis/apps/v1/deployments", 'User "u" cannot list resource "deployments"')
     result = cache.run("plan memcached/cache")
     assert result.exit_code == 1

@@ -65,7 +65,7 @@ def test_accepted_cases_violate_no_constraint_of_the_schema() -> None:
 
 
 def test_every_field_of_the_spec_changes_an_object() -> None:
-    """A field that changes no object has no effect, except `changes`, which says when later changes apply."""
+    """A field that changes no object has no effect, except `changes`, which determines when later changes apply."""
     assert set(leaves(spec_schema(API))) - CHANGES.keys() == {"changes"}
     objects = {leaf: objects_of(spec) for leaf, spec in CHANGES.items()} | {"nothing": objects_of({})}
     same = [(left, right) for left, right in combinations(objects, 2) if objects[left] == objects[right]]

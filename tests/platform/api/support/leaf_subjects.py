@@ -173,7 +173,7 @@ UNCHANGEABLE = {
 }
 
 STOPS = "all pods stop, and no other edit shows meanwhile: tests/etcd/simulation, tests/redis/simulation"
-APPROVALS = "it says when later changes apply: tests/platform/unit/test_approval.py"
+APPROVALS = "it determines when later changes apply: tests/platform/unit/test_approval.py"
 PROTECTION = "a policy reads it when the resource is deleted: tests/platform/api/charts/test_deletion_protection.py"
 TOKEN = "a token that the status names after a loss; before that, it means nothing: {}"
 KEPT = "volumes keep their class when the field is removed: tests/platform/unit/shared/steps/test_modify_volumes.py"

@@ -134,7 +134,7 @@ def test_limits_are_counted_as_kubernetes_does(limit: Obj, allowed: int) -> None
     ],
 )
 def test_selectors_of_budgets(selector: Obj | None, *, selected: bool) -> None:
-    """As labels.Selector of k8s.io/apimachinery: a missing selector selects no pod, an empty one all."""
+    """The rule of labels.Selector of k8s.io/apimachinery: a missing selector selects no pod, an empty one all."""
     budget = {"metadata": {"namespace": NAMESPACE}, "spec": {"selector": selector}}
     pod = {"metadata": {"namespace": NAMESPACE, "labels": {"app": "it"}}}
     assert selects(budget, pod) == selected

@@ -289,7 +289,7 @@ UID = "00000000-0000-0000-0000-000000000001"
 
 @pytest.mark.parametrize("operator", ["etcd", "redis"])
 async def test_adoption_of_volumes_ends_the_plan(operator: str) -> None:
-    """What is on the volumes of a deleted resource is not known."""
+    """The data on the volumes of a deleted resource is not known."""
     found = live(await world(operator))
     assert found.resource is not None
     change = changed(found.resource, {"adopt": {"fromUID": UID}})
@@ -348,7 +348,7 @@ async def test_pod_on_a_volume_with_unknown_content_ends_the_plan(operator: str)
 
 
 async def test_operator_that_never_rests_ends_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """States that repeat are no progress, however many turns they take."""
+    """States that repeat are no progress, in any number of turns."""
     run, runs = SimulatedMemcached.run, itertools.count()
 
     def flapping(self: Any, pod: Obj, claims: Any) -> ProcessStatus:
@@ -369,14 +369,14 @@ async def test_operator_that_never_rests_ends_the_plan(monkeypatch: pytest.Monke
 async def test_missing_pod_ends_the_plan(workload: str) -> None:
     """Kubernetes creates it, unless something prevents that, such as a quota."""
     found = live(await world("memcached", memcached(size=3, workload=workload)))
-    gone = found.of(POD)[-1]["metadata"]["name"]
-    made = await planned_of("memcached", edited(found, POD, gone, lambda _: None))
+    missing = found.of(POD)[-1]["metadata"]["name"]
+    made = await planned_of("memcached", edited(found, POD, missing, lambda _: None))
     assert (made.outcome, made.steps) == (plans.UNKNOWN, ())
     assert f"{workload} cache has 2 of 3 pods" in made.message
 
 
-async def test_what_kubernetes_does_before_the_operator_ends_the_plan() -> None:
-    """The StatefulSet has an outdated pod that Kubernetes replaces, whatever the operator does."""
+async def test_change_of_kubernetes_before_the_operator_ends_the_plan() -> None:
+    """The StatefulSet has an outdated pod that Kubernetes replaces without the operator."""
 
     def outdated(pod: Obj) -> Obj:
         labels = pod["metadata"]["labels"] | {"controller-revision-hash": "cache-former"}
@@ -390,7 +390,7 @@ async def test_what_kubernetes_does_before_the_operator_ends_the_plan() -> None:
 
 @pytest.mark.parametrize("workload", ["StatefulSet", "Deployment"])
 async def test_workload_that_is_not_observed_ends_the_plan(workload: str) -> None:
-    """Its status is of an earlier template: Kubernetes is about to replace all of its pods."""
+    """The status is of an earlier template: Kubernetes is about to replace all of its pods."""
     kind = STATEFUL_SET if workload == "StatefulSet" else DEPLOYMENT
 
     def changed_since(obj: Obj) -> Obj:
@@ -448,7 +448,7 @@ async def test_operator_that_fails_for_ever_ends_the_plan(
 async def test_simulated_operator_logs_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its warnings and errors are about no real cluster."""
+    """Warnings and errors of the simulated operator are about no real cluster."""
     refusing_workloads(monkeypatch, 500, "InternalError", "what was refused")
     found = live(await world("memcached"))
     caplog.clear()

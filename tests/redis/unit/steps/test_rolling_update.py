@@ -200,7 +200,7 @@ def test_log_needs_no_snapshot() -> None:
 
 @pytest.mark.parametrize("config", [LOG, SNAPSHOTS], ids=["log", "snapshots"])
 def test_primary_that_runs_although_no_node_reaches_it_is_not_restarted(config: Obj) -> None:
-    """It is unknown whether its process writes files."""
+    """Whether the process writes files is unknown."""
     away = At(thirds()[0], old=True, up=False, failed=True, runs=True)
     made = planned(away, *alone(config)[1:], replicasPerMaster=0, config=config)
     assert (made.verdict.reason, acts(made.actions)) == ("RollBlocked", [])
