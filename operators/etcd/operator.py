@@ -25,7 +25,6 @@ from shared.kubernetes.kinds import (
     STATEFUL_SET,
 )
 from shared.runtime.controller import Controller
-from shared.runtime.fallback import Fallback
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
 from shared.runtime.settings import Settings
@@ -42,7 +41,9 @@ def clusters(options: Options, connect: Connect = gateway.connect) -> Controller
         kind=resource.API.kind,
         owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, DISRUPTION_BUDGET, NETWORK_POLICY, backup.API.kind),
         parse=resource.EtcdCluster.parse,
-        applied=Fallback(resource.EtcdCluster.parse, resource.MINIMAL, (STATEFUL_SET,), options.policy),
+        workloads=(STATEFUL_SET,),
+        minimal=resource.MINIMAL,
+        policy=options.policy,
         observe=observer(connect),
         plan=Planner(Settings.of(options)).plan,
         call=lambda call, _: execute(connect, call),
@@ -68,7 +69,7 @@ def backups(
         kind=backup.API.kind,
         owns=(POD,),
         parse=backup.EtcdBackup.parse,
-        observe=backup_observe.observer(connect),
+        observe=backup_observe.observer(connect, options.policy),
         plan=backup_plan.Planner(Settings.of(options)).plan,
         application=names.BACKUP,
         states=backup_states,

@@ -21,7 +21,6 @@ from shared.kubernetes.kinds import (
     STATEFUL_SET,
 )
 from shared.runtime.controller import Controller
-from shared.runtime.fallback import Fallback
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
 from shared.runtime.settings import Settings
@@ -41,7 +40,9 @@ def controller(
         kind=resource.API.kind,
         owns=(DEPLOYMENT, STATEFUL_SET, SERVICE, POD, DISRUPTION_BUDGET, AUTOSCALER, NETWORK_POLICY),
         parse=resource.Memcached.parse,
-        applied=Fallback(resource.Memcached.parse, resource.MINIMAL, (DEPLOYMENT, STATEFUL_SET), options.policy),
+        workloads=(DEPLOYMENT, STATEFUL_SET),
+        minimal=resource.MINIMAL,
+        policy=options.policy,
         observe=observer(connect, attest),
         plan=Planner(Settings.of(options)).plan,
         call=lambda call, _: certificates.refresh_certificates(connect, call),

@@ -29,7 +29,6 @@ from shared.kubernetes.kinds import (
     STATEFUL_SET,
 )
 from shared.runtime.controller import Controller
-from shared.runtime.fallback import Fallback
 from shared.runtime.operator import Operator, ServedKind
 from shared.runtime.options import Options
 from shared.runtime.steady_clock import elapsed
@@ -50,7 +49,9 @@ def clusters(
         kind=resource.API.kind,
         owns=(STATEFUL_SET, SERVICE, POD, PERSISTENT_VOLUME_CLAIM, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY),
         parse=resource_of,
-        applied=Fallback(resource_of, resource.MINIMAL, (STATEFUL_SET,), options.policy),
+        workloads=(STATEFUL_SET,),
+        minimal=resource.MINIMAL,
+        policy=options.policy,
         observe=observer(connect, clock),
         plan=Planner(Settings.read(options)).plan,
         call=partial(execute, connect),

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import orjson
 
+from shared.api.policy import PlatformPolicy
 from shared.api.spec import CustomResource, InvalidSpec, SpecModel
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import Obj
+from shared.kubernetes.kubectl import command
 
 APPLIED_SPEC = "platform.ydzs.io/applied-spec"
 """Annotation of a workload: the UID of the resource, and the spec from which its objects were made, as JSON."""
@@ -46,18 +48,63 @@ def note(resource: CustomResource[Any]) -> dict[str, str]:
     return {APPLIED_SPEC: content.decode()}
 
 
-def unapproved(resource: CustomResource[Any], workloads: Iterable[Obj | None]) -> str:
-    """Return the token of the change since the spec that a workload notes; empty if nothing needs an approval.
+class Unapproved(InvalidSpec):
+    """The present spec waits for an approval, and it is not known what was applied last."""
 
-    It is of this change only: the generation counts each change, also one back and forth. A resource that has never
-    changed needs no approval. Without a note it is unknown what was applied, which is no approval either.
+
+def requires_approval(resource: CustomResource[Any], policy: PlatformPolicy) -> bool:
+    """Return whether changes of a spec wait for approvals: not those of an autoscaler, which makes them by itself."""
+    spec = resource.spec
+    is_asked = spec.changes == "Approved" or policy.requires_approval(resource.namespace)
+    return is_asked and getattr(spec, "autoscaling", None) is None
+
+
+def to_apply(
+    parse: Callable[[Obj], Resource], obj: Obj, workloads: Sequence[Obj | None], minimal: Obj, policy: PlatformPolicy
+) -> Resource:
+    """Return a resource, with its last applied spec while the present one cannot be parsed, or is not approved.
+
+    Raises:
+        InvalidSpec: no other spec is known.
     """
-    metadata, present = resource.obj["metadata"], note(resource).get(APPLIED_SPEC, "")
+    try:
+        resource = parse(obj)
+    except InvalidSpec as invalid:
+        if (found := last_applied(parse, obj, workloads, invalid, minimal)) is None:
+            raise
+        return found
+    if not requires_approval(resource, policy) or not (token := _unapproved(resource, workloads)):
+        return resource
+    waiting = dataclasses.replace(resource, awaits_approval=token)
+    at_once = {field: value for field, value in obj["spec"].items() if field in NOT_APPLIED}
+    unknown = Unapproved(how_to_approve(waiting))
+    if (found := last_applied(parse, obj, workloads, unknown, minimal | at_once)) is None:
+        raise unknown
+    return dataclasses.replace(found, invalid="", awaits_approval=token)
+
+
+def how_to_approve(resource: CustomResource[Any]) -> str:
+    """Return the message about a change that waits for an approval."""
+    target = f"{str(resource.obj.get('kind', '')).lower()} {resource.name}"
+    token = f"{APPROVAL}={resource.awaits_approval}"
+    return (
+        "spec.changes: this change of the spec needs an approval; what runs is kept as last applied. `kubectl platform "
+        "plan` shows what it would do. To approve exactly this: "
+        f"{command('annotate', target, resource.namespace, '--overwrite', token)}"
+    )
+
+
+def _unapproved(resource: CustomResource[Any], workloads: Iterable[Obj | None]) -> str:
+    """Return the token of the present spec if it is not applied and not approved; otherwise an empty text.
+
+    The generation counts each change, also one back and forth. A resource that has never changed needs no approval.
+    Without a note it is unknown what was applied, which is no approval either. The token is of the present spec alone:
+    it lasts if the note is lost while the change is carried out, as when a StatefulSet is recreated.
+    """
+    generation, present = resource.obj["metadata"].get("generation"), note(resource)[APPLIED_SPEC]
     noted = next((annotation(workload, APPLIED_SPEC) for workload in workloads if workload), "")
-    change = [resource.uid, metadata.get("generation"), noted, present]
-    token = hashlib.sha256(orjson.dumps(change)).hexdigest()[:16]
-    is_applied = metadata.get("generation") == 1 or noted == present != ""
-    return "" if is_applied or annotation(resource.obj, APPROVAL) == token else token
+    token = hashlib.sha256(orjson.dumps([resource.uid, generation, present])).hexdigest()[:16]
+    return "" if generation == 1 or noted == present or annotation(resource.obj, APPROVAL) == token else token
 
 
 def last_applied(

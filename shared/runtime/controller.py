@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, NoReturn, TypeVar
 
+from shared.api.applied_spec import to_apply
 from shared.api.catalogue import Weaknesses
+from shared.api.policy import PlatformPolicy
 from shared.kubernetes import managed_fields, ownership, pods
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import POD, SECRET, Key, Kind, Obj
@@ -40,7 +42,9 @@ class Controller(Generic[Resource, Observed]):
         reads: kinds of the objects that a spec names and that `observe` reads by name, such as Secrets. A change of one
             that was read starts a reconcile (`shared.runtime.dependencies`).
         parse: parses a resource; raises InvalidSpec.
-        applied: returns a resource with the spec to apply (`shared.runtime.fallback`); None: the present one is parsed.
+        workloads: kinds of the object with the name of a resource that notes its applied spec (`applied_spec.to_apply`).
+        minimal: a valid spec with only the required fields, for a kind with workloads.
+        policy: policy of the platform's administrator.
         observe: reads everything that a plan needs, from the cache, or live if there is no watch (Secrets).
         plan: computes the next actions; pure.
         call: executes a database call, which may record its progress in the status; raises DatabaseError, and KubeError
@@ -70,7 +74,9 @@ class Controller(Generic[Resource, Observed]):
     probe: Callable[[Obj, Cache], Awaitable[bool]] | None = None
     reads: tuple[Kind, ...] = (SECRET,)
     makes_secrets: bool = False
-    applied: Callable[[Obj, Cache], Resource] | None = None
+    workloads: tuple[Kind, ...] = ()
+    minimal: Obj = field(default_factory=dict)
+    policy: PlatformPolicy = field(default_factory=PlatformPolicy)
 
     @property
     def name(self) -> str:
@@ -85,9 +91,13 @@ class Controller(Generic[Resource, Observed]):
         """Return a resource with the spec to apply.
 
         Raises:
-            InvalidSpec: the spec cannot be parsed, and no other one is known.
+            InvalidSpec: the spec cannot be parsed, or is not approved, and no other one is known.
         """
-        return self.applied(obj, cache) if self.applied else self.parse(obj)
+        if not self.workloads:
+            return self.parse(obj)
+        metadata = obj["metadata"]
+        workloads = [cache.get(kind, metadata["namespace"], metadata["name"]) for kind in self.workloads]
+        return to_apply(self.parse, obj, workloads, self.minimal, self.policy)
 
     def samples(self, obj: Obj) -> Iterator[Sample]:
         """Yield the metrics of a resource in addition to the common ones."""

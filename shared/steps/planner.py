@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
-from shared.api.applied_spec import APPROVAL
+from shared.api.applied_spec import how_to_approve
 from shared.api.spec import CustomResource, Exposure
 from shared.kubernetes.kinds import Obj
-from shared.kubernetes.kubectl import command
 from shared.kubernetes.secret_provenance import RECORD
 from shared.runtime import settings
 from shared.runtime.plan import PASS, Outcome, Plan, Step, StepOf, combine, follow, shortest
@@ -38,6 +37,9 @@ from shared.steps import hibernation
 from shared.steps.hibernation import Hibernation
 from shared.steps.own_secrets import OwnSecrets
 from shared.steps.view import View
+
+APPROVAL_SECONDS = 3600.0
+"""Longest time between observations because of a change that waits for an approval, which a watch reports."""
 
 Resource = TypeVar("Resource", bound=CustomResource[Any])
 Observed = TypeVar("Observed")
@@ -157,7 +159,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
             summary = self._summary(seen)
             verdict = dataclasses.replace(verdict, message=f"{summary} {verdict.message}".strip())
         elif verdict.progress is Progress.PAUSED or verdict.reason in self.serving_reasons:
-            verdict = dataclasses.replace(verdict, ready=self._serves_all(seen) and not resource.awaits_approval)
+            verdict = dataclasses.replace(verdict, ready=self._serves_all(seen))
         remaining = None
         if deadline := self._deadline(seen, phase):
             verdict, remaining = deadline.judge(resource.obj, verdict, now)
@@ -238,18 +240,14 @@ def reject_invalid_spec(validate: Callable[[Resource], list[str]]) -> StepOf[Vie
 
     def reject(seen: View[Resource, Any]) -> Step:
         resource = seen.resource
-        if token := resource.awaits_approval:
-            target = f"{str(resource.obj.get('kind', '')).lower()} {resource.name}"
-            approve = command("annotate", target, resource.namespace, "--overwrite", f"{APPROVAL}={token}")
-            return Step.paused(
-                AWAITING_APPROVAL,
-                "spec.changes: this change of the spec needs an approval; what runs is kept as last applied. `kubectl "
-                f"platform plan` shows what it would do. To approve exactly this: {approve}",
-            )
         if resource.invalid:
             message = f"{resource.invalid} The spec was not applied. What runs is kept running as last applied."
             return Step.blocked(INVALID_SPEC, message)
         errors = validate(resource)
-        return Step.blocked(INVALID_SPEC, " ".join(errors) + " The spec was not applied.") if errors else PASS
+        if errors:
+            return Step.blocked(INVALID_SPEC, " ".join(errors) + " The spec was not applied.")
+        if resource.awaits_approval:  # the last applied spec, which was approved, is followed
+            return Step.progressing(AWAITING_APPROVAL, how_to_approve(resource), poll=APPROVAL_SECONDS)
+        return PASS
 
     return reject

@@ -19,7 +19,8 @@ from operators.etcd.objects import names
 from operators.etcd.objects.pod import ended_inconsistent
 from operators.etcd.reasons import CLUSTER_INVALID, CLUSTER_MISSING, POD_IN_THE_WAY
 from operators.etcd.security import secrets
-from shared.api.applied_spec import last_applied
+from shared.api.applied_spec import requires_approval, to_apply
+from shared.api.policy import PlatformPolicy
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.accessors import annotation
 from shared.kubernetes.client import Kube
@@ -93,16 +94,17 @@ class Observed:
 Observe = Callable[[EtcdBackup, Cache, Kube], Awaitable[Observed]]
 
 
-def observer(connect: Connect) -> Observe:
+def observer(connect: Connect, policy: PlatformPolicy) -> Observe:
     """Return a function that observes an EtcdBackup.
 
     Args:
         connect: opens a connection to a member.
+        policy: policy of the platform's administrator.
     """
-    return partial(_observe, connect)
+    return partial(_observe, connect, policy)
 
 
-async def _observe(connect: Connect, backup: EtcdBackup, cache: Cache, kube: Kube) -> Observed:
+async def _observe(connect: Connect, policy: PlatformPolicy, backup: EtcdBackup, cache: Cache, kube: Kube) -> Observed:
     pod = cache.get(POD, *Key(backup.namespace, pods.snapshot_pod_name(backup.name)))
     if pod is not None and not belongs_to(pod, backup.uid, {}):
         return Observed(problem=_in_the_way(pod))
@@ -110,7 +112,7 @@ async def _observe(connect: Connect, backup: EtcdBackup, cache: Cache, kube: Kub
     is_taken = seen.outcome is not None and seen.outcome.succeeded
     if backup.over or seen.alive or is_taken or store is None:
         return seen
-    cluster = await _cluster(kube, backup)
+    cluster = await _cluster(kube, backup, policy)
     if isinstance(cluster, SecretProblem):
         return Observed(pod, problem=cluster)
     known = await secrets.read(cluster, kube, with_stored=True)
@@ -130,12 +132,12 @@ def _in_the_way(pod: Obj) -> SecretProblem:
     )
 
 
-async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | SecretProblem:
+async def _cluster(kube: Kube, backup: EtcdBackup, policy: PlatformPolicy) -> EtcdCluster | SecretProblem:
     """Return the cluster, always from the namespace of the EtcdBackup."""
     name = backup.spec.cluster_name
     try:
         obj = await kube.get(resource.API.kind, backup.namespace, name)
-        return await _parsed(kube, obj)
+        return await _parsed(kube, obj, policy)
     except NotFound:
         message = (
             f"EtcdCluster {name} does not exist in this namespace. Create it, or create an EtcdBackup of another "
@@ -146,18 +148,15 @@ async def _cluster(kube: Kube, backup: EtcdBackup) -> EtcdCluster | SecretProble
         return SecretProblem(CLUSTER_INVALID, f"spec.clusterName: EtcdCluster {name} is invalid: {wrong}")
 
 
-async def _parsed(kube: Kube, obj: Obj) -> EtcdCluster:
-    """Return a cluster, with its last applied spec if the present one cannot be parsed."""
+async def _parsed(kube: Kube, obj: Obj, policy: PlatformPolicy) -> EtcdCluster:
+    """Return a cluster with the spec that its own controller applies."""
     try:
-        return EtcdCluster.parse(obj)
-    except InvalidSpec as invalid:
-        try:
-            workload = await kube.get(STATEFUL_SET, obj["metadata"]["namespace"], obj["metadata"]["name"])
-        except NotFound:
-            raise invalid from None
-        if (found := last_applied(EtcdCluster.parse, obj, (workload,), invalid, resource.MINIMAL)) is None:
-            raise
-        return found
+        if not requires_approval(found := EtcdCluster.parse(obj), policy):
+            return found
+    except InvalidSpec:
+        pass
+    workload = await kube.find(STATEFUL_SET, obj["metadata"]["namespace"], obj["metadata"]["name"])
+    return to_apply(EtcdCluster.parse, obj, (workload,), resource.MINIMAL, policy)
 
 
 async def _sources(

@@ -30,7 +30,8 @@ from shared.status.messages import grouped
 from shared.steps.view import View
 
 PENDING_LOG = "the append-only file is not complete"
-"""Why keys end with a pod whose server is writing the file."""
+UNREACHABLE = "the server is unreachable"
+"""Why keys may end with a pod, as far as is known."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ class NodeFacts(Observed, View[RedisCluster, Settings]):
         if not instance.runs:
             return "" if afresh or not self.starts_afresh else "the next pod ignores the files"
         if report is None:
-            return "the server is unreachable"
+            return UNREACHABLE
         reads_log = self.starts_with_log if self.persistence else redis_conf.appends(self.resource, self.template_text)
         name, off = ("appendonly", "no") if reads_log else ("save", "")
         if afresh or not self.is_persistent or report.settings.get(name, off) == off:
@@ -201,10 +202,15 @@ class NodeFacts(Observed, View[RedisCluster, Settings]):
         """Whether an eviction may end the only copy of keys, so that the default budget permits none.
 
         Without replicas in the spec, a process may resume as the primary that it was, empty, and empty its replicas.
+        Where pods use the data on disks, a file has keys while it is rewritten, or its server does not answer.
         """
         spec, copied = self.resource.spec, {node.primary for node in self.view.members if node.synced}
-        may_resume_empty = not spec.replicas_per_master and not self.is_persistent
-        return spec.pod_disruption_budget is None and (may_resume_empty or not self.only_in_pods.keys() <= copied)
+        in_files = (PENDING_LOG, UNREACHABLE) if self.is_persistent else ()
+        alone = (each for node_id, each in self.only_in_pods.items() if node_id not in copied)
+        is_unknown = self.resource.formed and not self.view.owned
+        may_end = not self.is_persistent and (is_unknown or not spec.replicas_per_master)
+        may_end |= any(self.why_keys_end(each) not in in_files for each in alone)
+        return spec.pod_disruption_budget is None and may_end
 
     def may_return(self, node_id: str) -> bool:
         """Return whether the data of a node may come back, although it is lost for its pod (`lost`)."""
