@@ -407,6 +407,7 @@ DEFECTS = (
         replaces_keys_at_the_target,
         source_fails_between_batches,
         "acknowledged writes are lost: no server has .*, which was",
+        level="nightly",
     ),
     PastDefect(
         "R2",
