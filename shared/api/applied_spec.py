@@ -48,15 +48,10 @@ def note(resource: CustomResource[Any]) -> dict[str, str]:
     return {APPLIED_SPEC: content.decode()}
 
 
-class Unapproved(InvalidSpec):
-    """The present spec waits for an approval, and it is not known what was applied last."""
-
-
 def requires_approval(resource: CustomResource[Any], policy: PlatformPolicy) -> bool:
     """Return whether changes of a spec wait for approvals: not those of an autoscaler, which makes them by itself."""
-    spec = resource.spec
-    is_asked = spec.changes == "Approved" or policy.requires_approval(resource.namespace)
-    return is_asked and getattr(spec, "autoscaling", None) is None
+    is_policy = not {resource.namespace, "*"}.isdisjoint(policy.approval_namespaces)
+    return (is_policy or resource.spec.changes == "Approved") and getattr(resource.spec, "autoscaling", None) is None
 
 
 def to_apply(
@@ -64,8 +59,10 @@ def to_apply(
 ) -> Resource:
     """Return a resource, with its last applied spec while the present one cannot be parsed, or is not approved.
 
+    If the present one is not approved, and no other one is known, it is `invalid`: nothing is changed or repaired.
+
     Raises:
-        InvalidSpec: no other spec is known.
+        InvalidSpec: the present spec cannot be parsed, and no other one is known.
     """
     try:
         resource = parse(obj)
@@ -77,10 +74,10 @@ def to_apply(
         return resource
     waiting = dataclasses.replace(resource, awaits_approval=token)
     at_once = {field: value for field, value in obj["spec"].items() if field in NOT_APPLIED}
-    unknown = Unapproved(how_to_approve(waiting))
-    if (found := last_applied(parse, obj, workloads, unknown, minimal | at_once)) is None:
-        raise unknown
-    return dataclasses.replace(found, invalid="", awaits_approval=token)
+    if (found := last_applied(parse, obj, workloads, InvalidSpec(""), minimal | at_once)) is not None:
+        return dataclasses.replace(found, awaits_approval=token)
+    why = f"It is unknown what was applied last, so nothing is repaired. {how_to_approve(waiting)}"
+    return dataclasses.replace(waiting, invalid=why)
 
 
 def how_to_approve(resource: CustomResource[Any]) -> str:

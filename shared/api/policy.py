@@ -33,10 +33,6 @@ class PlatformPolicy:
     allow_host_path: bool = False
     approval_namespaces: tuple[str, ...] = ()
 
-    def requires_approval(self, namespace: str) -> bool:
-        """Return whether each change of a spec in a namespace needs an approval."""
-        return not {namespace, "*"}.isdisjoint(self.approval_namespaces)
-
     def violations(self, exposure: Exposure) -> list[str]:
         """Return a sentence for each rule that a resource violates."""
         wrong = []

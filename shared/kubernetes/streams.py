@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
 
 LARGE_LINE_BYTES = 16 * 1024
+MAX_WAITING = 64  # small events of a watch, which take no turn of the event loop each
 """Length above which an event is large: those of most objects have 2 to 12 KiB, and take less than 1 ms."""
 
 LARGE_SHARE = 5
@@ -165,7 +166,8 @@ class _Watch:
                 event = _event(self._kind, self._request, line)
                 self._version = event.version
                 self.queue.put_nowait(event)
-                await self.queue.join()
+                if self.queue.qsize() >= MAX_WAITING:
+                    await self.queue.join()
             del line, event  # they may be large, and the next line may be late
 
     async def read_large(self) -> None:

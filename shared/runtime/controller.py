@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from shared.api.applied_spec import to_apply
 from shared.api.catalogue import Weaknesses
@@ -42,7 +42,7 @@ class Controller(Generic[Resource, Observed]):
         reads: kinds of the objects that a spec names and that `observe` reads by name, such as Secrets. A change of one
             that was read starts a reconcile (`shared.runtime.dependencies`).
         parse: parses a resource; raises InvalidSpec.
-        workloads: kinds of the object with the name of a resource that notes its applied spec (`applied_spec.to_apply`).
+        workloads: kinds of the object with the name of a resource that notes its applied spec (`applied_spec`).
         minimal: a valid spec with only the required fields, for a kind with workloads.
         policy: policy of the platform's administrator.
         observe: reads everything that a plan needs, from the cache, or live if there is no watch (Secrets).
@@ -95,9 +95,10 @@ class Controller(Generic[Resource, Observed]):
         """
         if not self.workloads:
             return self.parse(obj)
+        parse: Any = self.parse  # kinds with workloads have a CustomResource
         metadata = obj["metadata"]
         workloads = [cache.get(kind, metadata["namespace"], metadata["name"]) for kind in self.workloads]
-        return to_apply(self.parse, obj, workloads, self.minimal, self.policy)
+        return cast("Resource", to_apply(parse, obj, workloads, self.minimal, self.policy))
 
     def samples(self, obj: Obj) -> Iterator[Sample]:
         """Yield the metrics of a resource in addition to the common ones."""

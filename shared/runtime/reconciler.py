@@ -14,7 +14,6 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
-from shared.api.applied_spec import Unapproved
 from shared.api.spec import InvalidSpec
 from shared.kubernetes import accessors, errors, ownership, secret_provenance
 from shared.kubernetes.accessors import is_terminating, rfc3339
@@ -40,7 +39,6 @@ from shared.status.health import Finding, Health
 from shared.status.readiness import Readiness
 from shared.status.reasons import (
     API_UNAVAILABLE,
-    AWAITING_APPROVAL,
     CONFLICT,
     FIELD_CONFLICT,
     FORBIDDEN,
@@ -475,7 +473,6 @@ class Reconciler:
         metrics.TERMINAL_ERRORS.labels(controller=self._controller.name).inc()
         reasons = {
             InvalidSpec: INVALID_SPEC,
-            Unapproved: AWAITING_APPROVAL,
             ownership.ForeignObject: FOREIGN_OBJECT,
             ownership.FormerObject: FOREIGN_OBJECT,
         }

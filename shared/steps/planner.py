@@ -38,9 +38,6 @@ from shared.steps.hibernation import Hibernation
 from shared.steps.own_secrets import OwnSecrets
 from shared.steps.view import View
 
-APPROVAL_SECONDS = 3600.0
-"""Longest time between observations because of a change that waits for an approval, which a watch reports."""
-
 Resource = TypeVar("Resource", bound=CustomResource[Any])
 Observed = TypeVar("Observed")
 Seen = TypeVar("Seen", bound=View[Any, Any])
@@ -142,7 +139,8 @@ class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
         seen = self._view(resource, observed, self.settings, now)
         provided = follow(self._steps(), seen)
         running = self._as_it_runs(seen) if provided.verdict.stops else seen
-        healing = [follow(chain, running) for chain in self._heal()]
+        is_unknown = resource.invalid and resource.awaits_approval  # which spec was approved
+        healing = [] if is_unknown else [follow(chain, running) for chain in self._heal()]
         changed = Outcome()
         if not any(outcome.verdict.stops for outcome in (provided, *healing)):
             changed = follow(self._change(), seen)
@@ -161,7 +159,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
         elif verdict.progress is Progress.PAUSED or verdict.reason in self.serving_reasons:
             verdict = dataclasses.replace(verdict, ready=self._serves_all(seen))
         remaining = None
-        if deadline := self._deadline(seen, phase):
+        if not resource.awaits_approval and (deadline := self._deadline(seen, phase)):
             verdict, remaining = deadline.judge(resource.obj, verdict, now)
         secrets = observed_secrets.report(resource.reported, self._secret_versions(seen), spec_is_met=verdict.done)
         if (made := self._own_secrets(seen)) is not None:
@@ -240,6 +238,8 @@ def reject_invalid_spec(validate: Callable[[Resource], list[str]]) -> StepOf[Vie
 
     def reject(seen: View[Resource, Any]) -> Step:
         resource = seen.resource
+        if resource.invalid and resource.awaits_approval:
+            return Step.paused(AWAITING_APPROVAL, resource.invalid)
         if resource.invalid:
             message = f"{resource.invalid} The spec was not applied. What runs is kept running as last applied."
             return Step.blocked(INVALID_SPEC, message)
@@ -247,7 +247,7 @@ def reject_invalid_spec(validate: Callable[[Resource], list[str]]) -> StepOf[Vie
         if errors:
             return Step.blocked(INVALID_SPEC, " ".join(errors) + " The spec was not applied.")
         if resource.awaits_approval:  # the last applied spec, which was approved, is followed
-            return Step.progressing(AWAITING_APPROVAL, how_to_approve(resource), poll=APPROVAL_SECONDS)
+            return Step.progressing(AWAITING_APPROVAL, how_to_approve(resource), poll=3600.0)
         return PASS
 
     return reject

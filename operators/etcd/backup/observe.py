@@ -19,7 +19,7 @@ from operators.etcd.objects import names
 from operators.etcd.objects.pod import ended_inconsistent
 from operators.etcd.reasons import CLUSTER_INVALID, CLUSTER_MISSING, POD_IN_THE_WAY
 from operators.etcd.security import secrets
-from shared.api.applied_spec import requires_approval, to_apply
+from shared.api.applied_spec import to_apply
 from shared.api.policy import PlatformPolicy
 from shared.api.spec import InvalidSpec
 from shared.kubernetes.accessors import annotation
@@ -150,11 +150,6 @@ async def _cluster(kube: Kube, backup: EtcdBackup, policy: PlatformPolicy) -> Et
 
 async def _parsed(kube: Kube, obj: Obj, policy: PlatformPolicy) -> EtcdCluster:
     """Return a cluster with the spec that its own controller applies."""
-    try:
-        if not requires_approval(found := EtcdCluster.parse(obj), policy):
-            return found
-    except InvalidSpec:
-        pass
     workload = await kube.find(STATEFUL_SET, obj["metadata"]["namespace"], obj["metadata"]["name"])
     return to_apply(EtcdCluster.parse, obj, (workload,), resource.MINIMAL, policy)
 

@@ -6,7 +6,7 @@ from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.backup.pods import recovery_pod_name, restore_pod_name
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.quorum import member_names
-from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, number_of, owner, peer_url_of
+from operators.etcd.objects.names import CLUSTER_UID, COMPONENT, owner, peer_url_of
 from operators.etcd.reasons import UNKNOWN_MEMBER, VOLUME_IN_THE_WAY
 from operators.etcd.state.observed import Instance
 from operators.etcd.steps.data_loss import pods_of_members
@@ -22,7 +22,8 @@ def refuse_unknown_members(seen: Assessment) -> Step:
     if not seen.unknown_members:
         return PASS
     names, resource = member_names(seen, seen.unknown_members), seen.resource
-    named = {each.id: each.name for each in seen.unknown_members if number_of(resource, each.name) is not None}
+    own = {each.name for each in seen.instances if each.member is None and (each.pod_obj or each.volume)}
+    named = {each.id: each.name for each in seen.unknown_members if each.name in own}
     pods = named | pods_of_members(seen)
     updates = {each: f"update {each:x} --peer-urls={peer_url_of(resource, pods[each])}" for each in pods}
     found = (updates.get(each.id, f"remove {each.id:x} (if nothing needs it)") for each in seen.unknown_members)

@@ -249,8 +249,7 @@ def _fail_over(seen: Assessment, roll: RollingUpdate[Instance], instance: Instan
     without = [each for each in seen.instances if each.report and not each.report.has_log]
     others = [each.name for each in without if not understands(seen.resource, each)]
     expects = seen.slot_plan.moves or seen.resource.spec.replicas_per_master or instance.id not in seen.primaries
-    fails = instance.report is not None and instance.report.rewrite_failed  # a change of the template may help
-    if (expects or (seen.awaits_log and not others and not fails)) and _can_read_moved(seen):
+    if (expects or (seen.awaits_log and not others)) and _can_read_moved(seen):
         return PASS  # slots move, or replicas join; or `apply_config` reports the files that servers begin
     if why == PENDING_LOG:
         return roll.wait(f"Waiting for {instance.name} to write its append-only file.", requeue=SYNC_SECONDS)

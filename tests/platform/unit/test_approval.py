@@ -8,20 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pytest
 
 from operators.etcd.api import resource as etcd_api
 from operators.memcached.api import resource as memcached_api
 from operators.redis.api import resource as redis_api
-from shared.api.applied_spec import APPLIED_SPEC, APPROVAL, note
+from shared.api.applied_spec import APPLIED_SPEC, APPROVAL, note, to_apply
 from shared.api.policy import PlatformPolicy
 from shared.kubernetes.accessors import condition
-from shared.kubernetes.kinds import EVENT, POD, SECRET, STATEFUL_SET, Kind, Obj
-from shared.runtime.cache import Cache
-from shared.runtime.fallback import Fallback
+from shared.kubernetes.kinds import EVENT, POD, SECRET, SERVICE, STATEFUL_SET, Kind, Obj
 from shared.status import conditions
 from simulator.harness import NAMESPACE
 from tests.harness.scenario import ScenarioStep, Subject, delete, edit, later, lose
@@ -41,7 +38,7 @@ class Case(NamedTuple):
     Attributes:
         applied: returns the step that applies a spec with fields in addition to those of the first one.
         field: field that a change sets, with the value before and after it.
-        parse, minimal: arguments of `Fallback`.
+        parse, minimal: arguments of `to_apply`.
     """
 
     subject: Subject
@@ -205,6 +202,29 @@ async def test_workload_that_is_deleted_while_a_change_waits_gets_nothing_of_it(
 
 
 @KINDS
+async def test_approval_lasts_while_the_workload_is_recreated(case: Case) -> None:
+    """The operator itself deletes a StatefulSet to change the template of its claims, and its pods stay."""
+    run = await created(case)
+    await run.run_steps((changed(case),))
+    await run.run_steps((approve(token(run)), delete(STATEFUL_SET, "cache", propagationPolicy="Orphan"), later(600)))
+    assert ready(run) == ("True", "Ready")
+
+
+@KINDS
+async def test_deleted_objects_are_restored_while_a_change_waits(case: Case) -> None:
+    run = await created(case)
+    await run.run_steps((changed(case), delete(SERVICE, "cache"), later(600)))
+    assert [each for each in run.stage.find(SERVICE) if each["metadata"]["name"] == "cache"]
+    assert ready(run) == ("False", "AwaitingApproval")
+
+
+def test_changes_of_an_autoscaler_wait_for_no_approval() -> None:
+    case, given = CASES["Memcached"], {"autoscaling": memcached.AUTOSCALING["autoscaling"]}
+    policy = PlatformPolicy(approval_namespaces=("*",))
+    assert not seen(case, policy, case.minimal | given | {"size": 4}, noted=given | {"size": 2}).awaits_approval
+
+
+@KINDS
 async def test_operator_that_restarts_knows_what_waits(case: Case) -> None:
     run = await created(case)
     await run.run_steps((changed(case),))
@@ -225,12 +245,7 @@ def seen(case: Case, policy: PlatformPolicy, spec: Obj, *, generation: int = 2, 
     obj: Obj = {"kind": "Cache", "metadata": metadata, "spec": spec}
     applied = case.parse({**obj, "spec": case.minimal | noted}) if noted is not None else None
     workload = {"metadata": {"annotations": note(applied)}} if applied else None
-
-    def get(_: Kind, namespace: str, name: str) -> Obj | None:
-        assert (namespace, name) == (NAMESPACE, "cache")
-        return workload
-
-    return Fallback(case.parse, case.minimal, (STATEFUL_SET,), policy)(obj, cast("Cache", SimpleNamespace(get=get)))
+    return to_apply(case.parse, obj, (None, workload), case.minimal, policy)
 
 
 @KINDS
@@ -254,7 +269,8 @@ def test_policy_of_other_namespaces_requires_none(case: Case) -> None:
 
 @KINDS
 def test_unknown_applied_spec_is_no_approval(case: Case) -> None:
-    assert seen(case, PlatformPolicy(), case.minimal | APPROVED).awaits_approval
+    found = seen(case, PlatformPolicy(), case.minimal | APPROVED)
+    assert (bool(found.awaits_approval), APPROVAL in found.invalid) == (True, True)
     assert not seen(case, PlatformPolicy(), case.minimal | APPROVED, generation=1).awaits_approval
 
 

@@ -16,6 +16,7 @@ from operators.etcd.client.server import Access, Endpoint
 from operators.etcd.objects import names
 from operators.etcd.objects.pod import INCONSISTENT
 from operators.etcd.operator import backups, clusters
+from shared.api.policy import PlatformPolicy
 from shared.kubernetes.client import Kube
 from shared.kubernetes.errors import TooLarge
 from shared.kubernetes.kinds import PERSISTENT_VOLUME_CLAIM, POD, SECRET, Key, Kind, Obj
@@ -236,7 +237,7 @@ async def test_only_backups_of_the_clusters_own_schedule_count() -> None:
 async def test_running_or_finished_backup_queries_no_member() -> None:
     api = Cluster()
     cache = BACKUPS.cache(lambda _: None)
-    observe = observer(FakeEtcd().connect)
+    observe = observer(FakeEtcd().connect, PlatformPolicy())
     pod = snapshot_pod()
     pod["metadata"]["resourceVersion"] = "1"
     cache.put(POD, pod)
@@ -252,12 +253,14 @@ async def test_pod_of_an_earlier_backup_of_the_same_name_is_not_adopted() -> Non
     pod = snapshot_pod(EtcdBackup.parse(backup().obj | {"metadata": backup().obj["metadata"] | {"uid": "b-0"}}))
     pod["metadata"]["resourceVersion"] = "1"
     cache.put(POD, pod)
-    found = await observer(FakeEtcd().connect)(backup(), cache, api.kube)
+    found = await observer(FakeEtcd().connect, PlatformPolicy())(backup(), cache, api.kube)
     assert (found.pod, found.problem and found.problem.reason) == (None, "PodInTheWay")
 
 
 async def test_missing_cluster_is_reported() -> None:
-    found = await observer(FakeEtcd().connect)(backup(), BACKUPS.cache(lambda _: None), Cluster().kube)
+    found = await observer(FakeEtcd().connect, PlatformPolicy())(
+        backup(), BACKUPS.cache(lambda _: None), Cluster().kube
+    )
     assert found.problem is not None
     assert (found.problem.reason, "EtcdCluster demo" in found.problem.message) == ("ClusterMissing", True)
 
@@ -286,7 +289,7 @@ async def test_only_members_of_the_cluster_are_queried_for_a_snapshot() -> None:
         given[endpoint.name] = access.password
         return FakeMember(status_of(0))
 
-    found = await observer(connect)(backup(), BACKUPS.cache(lambda _: None), api.kube)
+    found = await observer(connect, PlatformPolicy())(backup(), BACKUPS.cache(lambda _: None), api.kube)
     assert given == {"demo-0": "secret", "demo-1": ""}
     assert [source.name for source in found.sources] == ["demo-0", "demo-1"]
 
@@ -316,7 +319,7 @@ async def test_member_that_ended_over_the_data_of_its_peers_is_observed(reported
     def connect(_endpoint: Endpoint, _access: Access) -> Any:
         return FakeMember(status_of(0))
 
-    found = await observer(connect)(backup(), BACKUPS.cache(lambda _: None), api.kube)
+    found = await observer(connect, PlatformPolicy())(backup(), BACKUPS.cache(lambda _: None), api.kube)
     assert [source.differed for source in found.sources] == differed
 
 
@@ -341,7 +344,7 @@ async def test_pod_that_cannot_be_read_hides_no_other_member() -> None:
     def connect(_endpoint: Endpoint, _access: Access) -> Any:
         return FakeMember(status_of(0))
 
-    found = await observer(connect)(backup(), BACKUPS.cache(lambda _: None), kube)
+    found = await observer(connect, PlatformPolicy())(backup(), BACKUPS.cache(lambda _: None), kube)
     assert [(source.name, source.error, source.differed) for source in found.sources] == [
         ("demo-0", "", ""),
         ("demo-1", "the response has more than 60000 values", "cannot be read"),

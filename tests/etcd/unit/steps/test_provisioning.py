@@ -92,7 +92,8 @@ def test_certificates_that_are_not_due_only_requeue_the_resource() -> None:
 
 def test_foreign_secret_is_reported_and_not_changed() -> None:
     fixture = Vault()
-    fixture.found[AUTHORITY] = {"kind": "Secret", "metadata": {"name": AUTHORITY}, "data": {}}
+    metadata = {"name": AUTHORITY, "namespace": "default"}
+    fixture.found[AUTHORITY] = {"kind": "Secret", "metadata": metadata, "data": {}}
     step = keep(fixture, Observed())
     assert (step.progress, step.reason, step.actions) == (Progress.BLOCKED, "ForeignObject", ())
 
