@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Iterable
-from itertools import repeat
+from itertools import count, repeat
 
 import pytest
 from hypothesis import given, strategies
@@ -98,6 +98,14 @@ class Lines(Streams):
         self._objects[CONFIG_MAP.path(namespace, name)] = (line, found.end()) if kind != DELETED else None
 
 
+class Chunk(Lines):
+    """Lines of which the socket has all at once."""
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        for line in self._all:
+            yield line
+
+
 async def events_of(lines: Streams, waiting: dict[str, dict[str, Event]] | None = None) -> AsyncIterator[Event]:
     async with open_watch(lines, CONFIG_MAP, None, since=1, seconds=60, waiting=waiting) as events:
         async for event in events:
@@ -112,6 +120,21 @@ async def test_stream_of_large_events_of_one_object_delays_no_other_namespace() 
     names = [event.obj["metadata"]["name"] for event in found]
     assert names.count("large") <= names.index("small") + 1 <= 3
     assert found[-1].obj["metadata"]["resourceVersion"] == "201"
+
+
+async def test_small_events_take_few_turns_of_the_event_loop() -> None:
+    """A turn may take 50 ms while the operator has other work, and a collection has thousands of objects."""
+    turns, loop = count(), asyncio.get_running_loop()
+
+    def turn() -> None:
+        next(turns)
+        handles[:] = [loop.call_soon(turn)]
+
+    handles = [loop.call_soon(turn)]
+    found = [event async for event in events_of(Chunk(line_of("a", f"small-{at}", at) for at in range(2, 1002)))]
+    handles[0].cancel()
+    assert len(found) == 1000
+    assert next(turns) < 200
 
 
 @in_virtual_time
