@@ -37,7 +37,8 @@ def known(resource: Resource, spec: Mapping[str, Any]) -> Plan:
     kubectl, kind = resource.kubectl, resource.KIND.lower()
     patch = f"--patch={json.dumps({'spec': spec})}"
     change = kubectl("patch", kind, resource.name, "--type=merge", patch, "--dry-run=server", "-o", "json")
-    command = ["nice", "-n", "19", sys.executable, "-m", "e2e.plans", kubectl.namespace, kind, resource.name]
+    cluster = kubectl.environment["KUBECONFIG"]
+    command = ["nice", "-n", "19", sys.executable, "-m", "e2e.plans", cluster, kubectl.namespace, kind, resource.name]
     found = parsed(run(command, kubectl.environment, given=change))
     assert found.outcome not in (UNKNOWN, PERSON), f"{found.outcome}: {found.reason}: {found.message}"
     return found

@@ -14,6 +14,7 @@ from typing import Any
 
 from e2e.plans.comparison import Duration
 from simulator.plan import Plan
+from tools.local.environment import forget_clusters
 
 SCHEMA = "platform.ydzs.io/plan-durations/v1"
 
@@ -72,6 +73,12 @@ def text(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
-    for path in sys.argv[1:]:
+def main(paths: Sequence[str]) -> None:
+    """Print the files."""
+    forget_clusters()
+    for path in paths:
         print(text(json.loads(Path(path).read_text())))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -207,8 +207,9 @@ def _reported(view: MergedView, seen: Seen, of: Callable[[Node], str], *known: s
     """Yield each value that others report of a node, except the known ones, with its reporters."""
     found: dict[str, frozenset[str]] = {}
     for entry in seen.others:
-        found[of(entry.node)] = found.get(of(entry.node), frozenset()) | entry.reporters
-    yield from ((value, _nodes(view, ids)) for value, ids in sorted(found.items()) if value not in known)
+        if (value := of(entry.node)) not in known:
+            found[value] = found.get(value, frozenset()) | entry.reporters
+    yield from ((value, _nodes(view, ids)) for value, ids in sorted(found.items()))
 
 
 def _links(view: MergedView) -> Iterator[Disagreement]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -177,7 +178,9 @@ def _redis_with(**validity: Validity) -> Plan:
 
 def _memcached_with(served: ServedCertificate | None = None, *, recorded: bool = True, **validity: Validity) -> Plan:
     named = {name.replace("_", "-"): period for name, period in validity.items()}
-    secrets = MemcachedSecrets(pair=certificate(), validity=named)
+    mounted = SimpleNamespace(validity=named.get("cache-server-tls"))
+    known = cast("TrustedCertificate", mounted) if named else None
+    secrets = MemcachedSecrets(pair=certificate(), validity=named, mounts="cache-server-tls", served=known)
     status = {"certificate": secrets.fingerprint if recorded else "former"}
     resource = memcached.resource(phase="Running", tls={"mode": "self"}, status=status)
     reports = {pod.name: served for pod in SERVERS} if served else {}

@@ -83,7 +83,9 @@ class World:
         spec: Obj = {"size": self.size, "version": "3.6.8", "storage": storage, "quotaBackendBytes": 2**25}
         spec["annotations"] = {"template": str(self.template)}
         metadata = {"name": "demo", "namespace": "default", "uid": UID, "generation": self.generation}
-        return EtcdCluster.parse({"metadata": metadata, "spec": spec, "status": copy.deepcopy(self.status)})
+        return EtcdCluster.parse(
+            {"kind": "EtcdCluster", "metadata": metadata, "spec": spec, "status": copy.deepcopy(self.status)}
+        )
 
     def number(self, member: Member) -> int:
         found = names.number_of(self.resource, member.peer_urls[0])

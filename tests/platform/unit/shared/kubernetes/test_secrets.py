@@ -136,8 +136,9 @@ async def test_secret_of_another_client_that_is_not_read_stops_no_observation(na
         assert found == {"cache-auth": None, "cache-server-tls": known["cache-server-tls"]}
         assert [each["metadata"]["name"] for each in unproven] == ["cache-auth"]
     message = secret_provenance.refusal(resource, unproven)
-    advice = ", or adopt it if you know its origin: kubectl annotate box cache --overwrite " + secret_provenance.ADOPT
-    assert message.endswith(f"Delete it{advice}=theirs" if unproven[0]["metadata"]["uid"] else "Delete it.")
+    adopt = f"`kubectl annotate box cache -n default --overwrite {secret_provenance.ADOPT}=theirs`"
+    advice = f", or adopt it if you know its origin: {adopt}"
+    assert message.endswith(f"Delete it{advice}" if unproven[0]["metadata"]["uid"] else "Delete it.")
     resource["status"]["secrets"]["cache-auth"] = UNUSED[name]["metadata"]["uid"] or "ours"
     known["cache-auth"] = copy.deepcopy(UNUSED[name])
     with pytest.raises(ForeignObject, match="Secret cache-auth: the Secrets that the operator made have more than"):
