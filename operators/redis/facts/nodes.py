@@ -29,8 +29,7 @@ from shared.pki.secret_checks import SecretProblem
 from shared.status.messages import grouped
 from shared.steps.view import View
 
-PENDING_LOG = "the append-only file is not complete"
-UNREACHABLE = "the server is unreachable"
+PENDING_LOG, UNREACHABLE = "the append-only file is not complete", "the server is unreachable"
 """Why keys may end with a pod, as far as is known."""
 
 
