@@ -35,6 +35,9 @@ _FREE: tuple[tuple[str, str], ...] = (
 
 _ORDINAL = re.compile(r"-\d{1,4}$")
 
+NEW = "a new pod"
+"""Name of each pod that a change creates."""
+
 
 class Difference(NamedTuple):
     """A list that differs.
@@ -49,14 +52,29 @@ class Difference(NamedTuple):
 
 
 def differences(plan: Plan, execution: Execution) -> list[Difference]:
-    """Return the lists that differ between a plan and its execution."""
+    """Return the lists that differ between a plan and its execution.
+
+    Which new pod gets which role follows from the Kubernetes nodes that the scheduler chooses: they have one name.
+    """
+    new = {pod.name for step in plan.steps for pod in step.pods if pod.effect == STARTS and _has_ordinal(pod)}
+
+    def alike(lines: Iterable[str]) -> tuple[str, ...]:
+        return tuple(re.sub(r"[\w-]+-\d+", lambda found: NEW if found[0] in new else found[0], line) for line in lines)
+
+    def sorted_alike(lines: Iterable[str]) -> tuple[str, ...]:
+        return tuple(sorted(alike(lines)))
+
     pairs = (
         ("end", (_end(plan.reason, ready=plan.ready),), (_end(execution.reason, ready=execution.ready),)),
         ("pods", _pods(plan.steps), _pods(execution.steps)),
         ("writes", _writes(plan.steps), _writes(execution.steps)),
-        ("calls", _calls(plan.steps), _calls(execution.steps)),
-        ("slots", _slots(_moves(plan.steps)), _slots(execution.moves)),
-        ("members", _members(_roles(plan.steps), plan), _members(execution.roles, plan)),
+        ("calls", alike(_calls(plan.steps)), alike(_calls(execution.steps))),
+        ("slots", sorted_alike(_slots(_moves(plan.steps))), sorted_alike(_slots(execution.moves))),
+        (
+            "members",
+            sorted_alike(_members(_roles(plan.steps), plan)),
+            sorted_alike(_members(execution.roles, plan)),
+        ),
     )
     return [Difference(what, one, other) for what, one, other in pairs if one != other]
 

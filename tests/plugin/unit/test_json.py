@@ -70,6 +70,17 @@ def of_memcached(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return terminal
 
 
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A change waits for an approval."""
+    terminal = Terminal(monkeypatch, memcached.MEMCACHED, memcached.apply(size=1, changes="Approved"))
+    terminal.do(operator("memcached"), memcached.apply(size=2, changes="Approved"))
+    return terminal
+
+
+def approval(terminal: Terminal) -> str:
+    return str(json.loads(terminal.run("plan memcached/cache -o json").stdout)["approval"])
+
+
 def vulnerable(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     terminal = of_memcached(monkeypatch)
     found = {"type": conditions.VULNERABLE, "status": "True", "reason": "KnownAdvisory", "message": "CVE"}
@@ -136,6 +147,7 @@ World = Callable[[pytest.MonkeyPatch], Terminal]
 
 RUNS: Mapping[str, tuple[World, str]] = {
     "advisories": (vulnerable, "advisories"),
+    "approve": (waiting, "approve memcached/cache --token {approval}"),
     "backup": (backed_up, "backup etcdcluster/cache --claim a"),
     "confirm": (lost, "confirm rediscluster/cache --token {token}"),
     "connect": (of_redis, "connect rediscluster/cache -c ping"),
@@ -155,7 +167,7 @@ RUNS: Mapping[str, tuple[World, str]] = {
 
 
 def run(terminal: Terminal, line: str) -> Result:
-    words = {"token": token, "replica": replica}
+    words = {"token": token, "replica": replica, "approval": approval}
     given = {name: find(terminal) for name, find in words.items() if f"{{{name}}}" in line}
     return terminal.run(f"{line.format(**given)} -o json")
 
@@ -197,7 +209,7 @@ def test_command_prints_its_shape_and_nothing_else(name: str, monkeypatch: pytes
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_error_is_one_object_on_the_standard_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = of_memcached(monkeypatch)
-    words = {"token": "t", "replica": "cache-1"}
+    words = {"token": "t", "replica": "cache-1", "approval": "t"}
 
     async def fails() -> None:
         raise Unavailable("the API server does not answer")

@@ -239,8 +239,9 @@ async def test_hibernating_cluster_is_deleted_with_its_pods_and_keeps_its_volume
 
 
 def stops_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Does not wait for the end of what is in progress."""
+    """Does not wait for the end of what is in progress, and takes a server that it does not reach for a saved one."""
     begin = Hibernation._begin
+    patch.setattr(Planner, "hibernation", replace(HIBERNATES, why_running=lambda _: ""))
     patch.setattr(Hibernation, "_begin", lambda self, seen, _: begin(self, seen, Verdict()))
 
 

@@ -189,6 +189,26 @@ def test_calls_that_are_repeated_or_depend_on_gossip_are_no_difference() -> None
     assert differences(plan, dataclasses.replace(same(), steps=steps, begins=begins)) == []
 
 
+def test_new_pods_may_have_the_roles_of_each_other() -> None:
+    """The role follows from the Kubernetes node, which the scheduler chooses."""
+    starts = [Step(KUBERNETES, "starts", f"Pod demo-{n}", pods=(PodChange(f"demo-{n}", "starts"),)) for n in (6, 7)]
+
+    def side(primary: str, replica: str) -> tuple[Plan, Execution]:
+        joins = (MemberChange(primary, "", "primary"), MemberChange(replica, "", "replica"))
+        call = Step(OPERATOR, "call", f"let {replica} replicate {primary}", members=joins)
+        moved = (Move("demo-0", primary, 1366),)
+        slots = Step(OPERATOR, "call", f"move slots: 1366 from demo-0 to {primary}", moves=moved)
+        steps = (*starts, call, slots)
+        roles = {primary: ("", "primary"), replica: ("", "replica")}
+        plan = dataclasses.replace(PLAN, kind="RedisCluster", steps=steps)
+        return plan, Execution(steps, (1.0, 2.0, 3.0, 4.0), 5.0, roles, moved, ("Ready",), "Ready", True)
+
+    plan, _ = side("demo-7", "demo-6")
+    assert differences(plan, side("demo-7", "demo-6")[1]) == []
+    assert differences(plan, side("demo-6", "demo-7")[1]) == []
+    assert [each.what for each in differences(plan, side("demo-6", "demo-5")[1])] == ["calls", "members"]
+
+
 def test_pods_that_start_together_have_no_order() -> None:
     starts = [Step(KUBERNETES, "starts", f"Pod demo-{n}", pods=(PodChange(f"demo-{n}", "starts"),)) for n in (5, 6)]
     plan = dataclasses.replace(PLAN, steps=(*PLAN.steps, *starts))
