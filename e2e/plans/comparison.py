@@ -54,7 +54,7 @@ class Difference(NamedTuple):
 def differences(plan: Plan, execution: Execution) -> list[Difference]:
     """Return the lists that differ between a plan and its execution.
 
-    Which new pod gets which role follows from the Kubernetes nodes that the scheduler chooses: they have one name.
+    Which new pod gets which role follows from the Kubernetes nodes that the scheduler chooses: new pods have one name.
     """
     new = {pod.name for step in plan.steps for pod in step.pods if pod.effect == STARTS and _has_ordinal(pod)}
 
