@@ -6,13 +6,13 @@ import click
 
 from plugin.commands.base import command, only, resources
 from plugin.commands.plan import planned, show, spinner
+from plugin.consent import Consent
 from plugin.databases import BACKUP, parsed
 from plugin.output import Output
 from plugin.problem import Problem
 from plugin.results import Done, acted
 from plugin.session import Session
 from shared.api.applied_spec import APPROVAL
-from shared.kubernetes.errors import Conflict
 
 
 @command(
@@ -45,32 +45,17 @@ async def approve(
         )
     if not output.as_json:
         show(output, found, all_steps=False)
-    if token:
-        if token != found.approval:
-            raise Problem(
-                f"the token is '{found.approval}', not '{token}'", "read the plan again: it is another change"
-            )
-    elif not output.is_terminal:
-        raise Problem(
-            "an approval needs a terminal, or --token", f"kubectl platform approve {words[0]} {where} --token TOKEN"
-        )
-    elif _typed(name) != name:
-        raise Problem("not approved: the name differs", "nothing was changed")
-    # The version is that of what was planned: a change in between is refused.
-    version = resource["metadata"]["resourceVersion"]
-    patch = {"metadata": {"resourceVersion": version, "annotations": {APPROVAL: found.approval}}}
-    try:
-        await session.kube.merge(database.kind, session.namespace, name, patch)
-    except Conflict:
-        raise Problem(
-            "the resource has changed while you read", "nothing was approved: run the command again"
-        ) from None
-    line = f"Approved {found.approval}. Watch it with: kubectl platform status {words[0]} {where}"
+    consent = Consent(
+        verb="approve",
+        noun="an approval",
+        done="approved",
+        prompt="approve this change",
+        other="read the plan again: it is another change",
+        token=found.approval,
+    )
+    change = {"metadata": {"annotations": {APPROVAL: found.approval}}}
+    line = await consent.give(session, output, database, resource, change, word=words[0], token=token)
     output.result(Done.of("approved", database, session.namespace, name, line, token=found.approval), line)
-
-
-def _typed(name: str) -> str:
-    return str(click.prompt(f"Type {name} to approve this change", default="", show_default=False, err=True))
 
 
 COMMANDS = (approve,)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from plugin.commands.base import command, only, resources
+from plugin.consent import Consent
 from plugin.databases import parsed
 from plugin.output import Output
 from plugin.problem import Problem
 from plugin.results import Done, acted
 from plugin.session import Session
 from shared.kubernetes import accessors
-from shared.kubernetes.errors import Conflict
 from shared.steps.confirmed_recovery import awaits_confirmation
 
 
@@ -42,32 +42,17 @@ async def confirm(session: Session, output: Output, words: tuple[str, ...], toke
         )
     output.text(f"{reference}:", style="bold")
     output.text(message)
-    if token:
-        if token != offered:
-            raise Problem(f"the token is '{offered}', not '{token}'", "read the message again: it is another loss")
-    elif not output.is_terminal:
-        raise Problem(
-            "a confirmation needs a terminal, or --token", f"kubectl platform confirm {words[0]} {where} --token TOKEN"
-        )
-    elif _typed(name) != name:
-        raise Problem("not confirmed: the name differs", "nothing was changed")
-    # The version is that of what was shown: a change in between, also of the loss, is refused.
-    version = resource["metadata"]["resourceVersion"]
-    patch = {"metadata": {"resourceVersion": version}, "spec": {"recovery": {"confirm": offered}}}
-    try:
-        await session.kube.merge(database.kind, session.namespace, name, patch)
-    except Conflict:
-        raise Problem(
-            "the resource has changed while you read", "nothing was confirmed: run the command again"
-        ) from None
-    line = f"Confirmed {offered}. Watch it with: kubectl platform status {words[0]} {where}"
-    found = Done.of("confirmed", database, session.namespace, name, message, token=offered)
-    output.result(found, line)
-
-
-def _typed(name: str) -> str:
-    text = f"Type {name} to give this data up permanently"
-    return str(click.prompt(text, default="", show_default=False, err=True))
+    consent = Consent(
+        verb="confirm",
+        noun="a confirmation",
+        done="confirmed",
+        prompt="give this data up permanently",
+        other="read the message again: it is another loss",
+        token=offered,
+    )
+    change = {"spec": {"recovery": {"confirm": offered}}}
+    line = await consent.give(session, output, database, resource, change, word=words[0], token=token)
+    output.result(Done.of("confirmed", database, session.namespace, name, message, token=offered), line)
 
 
 COMMANDS = (confirm,)
