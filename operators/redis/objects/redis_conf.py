@@ -166,8 +166,8 @@ def number_in(text: str) -> int:
 def present(config_map: Obj | None) -> Kept:
     """Return the directives of the present file, other than those that only the operator sets."""
     text = ((config_map or {}).get("data") or {}).get(CONFIG_KEY) or ""
-    is_short = len(text) <= 2 * MAX_BYTES and text.count("\n") <= 2 * MAX_LINES
-    return _present(text) if is_short else {}  # no file of the operator: it was replaced by hand
+    is_short = len(text) <= 2 * MAX_BYTES and text.count("\n") <= MAX_LINES // 2
+    return _present(text) if is_short else {}  # replaced by hand, or with thousands of save points
 
 
 def _size(found: Kept) -> int:

@@ -245,16 +245,21 @@ CASES = [
 class DecodingServer(ApiServer):
     """An API server whose answers are decoded, as those of a connection are: they share nothing with its objects.
 
-    Those that cost too much are not.
+    Those that cost too much are not. Each comes in its own turn of the event loop, in which this server works as well.
     """
 
     async def request(self, request: Request) -> Response:
-        await asyncio.sleep(0)
-        answer = await super().request(request)
+        async with self._turn:
+            await asyncio.sleep(0)
+            answer = await super().request(request)
         text = orjson.dumps(answer.body)
         if parsed_share(text) > 1:
             raise TooLarge(str(request))
         return answer._replace(body=orjson.loads(text))
+
+    @functools.cached_property
+    def _turn(self) -> asyncio.Lock:
+        return asyncio.Lock()
 
 
 async def reconciled(

@@ -37,7 +37,7 @@ def config_map(resource: RedisCluster, template: str = "", withdrawn: int | str 
 
 
 NUMBERS = itertools.count()
-EDITED = ["a\n" * 131_000, 'a "' + "b" * 262_000, "".join(f'a{number:04} "{"b" * 22}"\n' for number in range(8_000))]
+EDITED = ["a\n" * 131_000, 'a "' + "b" * 262_000, "".join(f'a{number:04} "{"b" * 118}"\n' for number in range(2_040))]
 
 
 @pytest.mark.parametrize("text", EDITED, ids=["lines", "a quote", "quotes"])
@@ -45,6 +45,13 @@ async def test_file_that_is_changed_by_hand_costs_little(text: str) -> None:
     """A plan on the event loop reads it, and does more."""
     async with cost.bounded(seconds=0.06):
         redis_conf.present({"data": {CONFIG_KEY: f"# {next(NUMBERS)}\n{text}"}})  # another one if it is repeated
+
+
+def test_longest_file_of_the_operator_is_read() -> None:
+    template = "loadmodule a.so\n" + "".join(f"a.b{number} '{'x' * 40}'\n" for number in range(511))
+    config = {f"c.d{number}": "'" * 1024 for number in range(126)} | {"save": "1 1 " * 256}
+    found = redis_conf.present(config_map(wished(config=config), template))
+    assert {"a.b510", "c.d125", "save"} <= set(found)
 
 
 def test_file_that_is_changed_by_hand_adds_few_requests_to_an_inspection() -> None:
