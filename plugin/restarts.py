@@ -49,7 +49,8 @@ def of_pod(
     change = history.change_to(template)
     if change is None:
         text = f"Its template is the first that Kubernetes keeps, of {_ago(template.made, now)}"
-        return [*facts, Fact("template", f"{text}: no change of the template is known that replaced it.")]
+        facts.append(Fact("template", f"{text}: no change of the template is known that replaced it."))
+        return [*facts, *_of_workload(resource, history, now)]
     others = [str(each["metadata"].get("creationTimestamp") or "") for each in pods if _has(history, each, template)]
     when = _ago(change.made, now) if change.made else "(the workload returned to a former one)"
     if _is_of_rollout(change, made, others):
@@ -61,6 +62,18 @@ def of_pod(
             "deletion may have replaced it, of which Kubernetes keeps events for about an hour. That change was:"
         )
     return [*facts, Fact("template", text, since=change.made), *_fields(database, resource, history, change, now)]
+
+
+def _of_workload(resource: Obj, history: History, now: datetime) -> Iterator[Fact]:
+    """Yield the choice of the kind of workload, if the workload was created after it: all its pods are new."""
+    writers, workload = _writers(resource, "spec.workload", now), history.workload
+    if not writers or workload is None:
+        return
+    gap = _between(writers[0][1], str(workload["metadata"].get("creationTimestamp") or ""))
+    if gap is not None and 0 <= gap <= LONGEST_STEP.total_seconds():
+        text = f"spec.workload is {resource['spec']['workload']}, {_by(writers)}; after that, the"
+        text = f"{text} {workload['kind']} {workload['metadata']['name']} was created, and all its pods."
+        yield Fact("spec", text, since=writers[0][1], manager=_first(writers))
 
 
 def of_resource(database: Database, resource: Obj, pods: Sequence[Obj], history: History, now: datetime) -> list[Fact]:

@@ -185,6 +185,7 @@ class Recorder:
         for _, pod in server.objects(POD):
             self._note_template(pod)
         self._last = view()
+        self._names = dict(self._last.names)  # also of nodes that were replaced
         self._check_write = server.check_write
         server.check_write = self._written
         server.subscribe(self._pod_changed, POD)
@@ -342,11 +343,13 @@ class Recorder:
         return draft
 
     def _plain(self, text: str) -> str:
-        return plain(text, {**self._last.names, **self._view().names})
+        self._names |= self._view().names
+        return plain(text, self._names)
 
     def _observe(self) -> None:
         """Note what has changed in the database, as an effect of the last step."""
         before, self._last = self._last, self._view()
+        self._names |= self._last.names
         if not self._drafts:
             return
         draft = self._drafts[-1]

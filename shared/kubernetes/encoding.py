@@ -15,7 +15,7 @@ MAX_PARSED_BYTES, MAX_PARSED_VALUES = 2 * 1024 * 1024, 60_000
 """Largest text that is parsed at once, in the event loop: it takes 30 ms, and the result up to 14 MiB (200 bytes for a
 separator). A thread would not help: the parser holds the lock of the interpreter."""
 
-_SEPARATORS = (b",", b"[", b"{")
+_SEPARATORS, _CONTAINERS = (b",", b"[", b"{"), (dict, list)
 _COUNTED_BYTES = 128 * 1024
 _SMALL = 5  # keys of a dict of the smallest size, whose texts are usually shared by many dicts
 
@@ -44,7 +44,7 @@ def is_deeper(value: object, depth: int) -> bool:
         level = [
             inner
             for outer in level
-            if isinstance(outer, dict | list)
+            if outer and isinstance(outer, _CONTAINERS)
             for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
         if not level:

@@ -12,6 +12,10 @@ the loop as a callback does. A timer of the loop notes the time since it last ra
 turn count as one occupation. Work that sleeps while it blocks the loop, such as a file system that hangs, is not
 measured. The event loop must run in the main thread.
 
+A core that another process shares executes the same code in up to 1.8 times the CPU time, and machines differ. So the
+time is given for a core of the machine that the limit was set on, which nothing else uses: while the work runs, the
+time of a fixed computation shows how much slower the present core is. On a faster core, nothing is added.
+
 Memory is what the kernel kills for: the peak of the resident memory of this process. It includes the memory of OpenSSL
 and pydantic, which tracemalloc does not see, and tracemalloc would multiply the CPU time that is judged with it. Free
 memory of the allocators is returned or filled before, so that the work cannot use it unseen. Objects that exist before
@@ -40,7 +44,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import ParamSpec, TypeVar
+from typing import ClassVar, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,6 +56,10 @@ MAX_BYTES = 20 * 1024 * 1024
 """Largest peak of the memory of a piece of work."""
 
 _TICK_SECONDS, _SAMPLE_SECONDS = 0.005, 0.02
+
+_REFERENCE_SECONDS = 0.00033
+"""CPU time of `_reference_seconds` on a core for itself, of a Xeon with 2.1 GHz (turbo: more) and Python 3.11."""
+
 _FRAMES = 5
 _MIB = 1024 * 1024
 _JUDGEMENTS_PER_COLLECTION = 32
@@ -76,7 +84,7 @@ class Cost:
     """Cost of a piece of work; complete when `bounded` has ended.
 
     Attributes:
-        seconds: longest occupation of the event loop, in seconds of CPU time.
+        seconds: longest occupation of the event loop, in seconds of CPU time on a core for itself.
         where: innermost frames during that occupation; empty if it was too short for a sample.
         peak_bytes: peak of the resident memory, above that before the work.
     """
@@ -113,6 +121,17 @@ async def bounded(*, seconds: float = MAX_SECONDS, size: int = MAX_BYTES) -> Asy
         raise CostExceeded(f"{cost.peak_bytes / _MIB:.1f} MiB were needed, more than {size / _MIB:.1f} MiB")
 
 
+@contextlib.contextmanager
+def uncounted() -> Iterator[None]:
+    """Do not count the work within the context: that of a server which the test runs in the same event loop."""
+    began = time.process_time()
+    try:
+        yield
+    finally:
+        if _Watch.active is not None:
+            _Watch.active.uncounted += time.process_time() - began
+
+
 def alone(work: Callable[P, Coroutine[object, object, T]], *arguments: P.args, **named: P.kwargs) -> T:
     """Run work in a new process, and return its result. An exception of the work is raised as it is.
 
@@ -142,15 +161,21 @@ def return_free_memory() -> None:
 
 
 class _Watch:
-    """Measures the longest occupation of the event loop: the time between two runs of a timer."""
+    """Measures the longest occupation of the event loop: the time between two runs of a timer.
+
+    Attributes:
+        uncounted: seconds of the present occupation that do not count.
+    """
+
+    active: ClassVar[_Watch | None] = None
 
     def __init__(self, cost: Cost) -> None:
         self._cost = cost
         self._loop = asyncio.get_running_loop()
-        self._sample = ""
 
     def __enter__(self) -> None:
         self._start()
+        _Watch.active = self
         self._handler = signal.signal(signal.SIGPROF, self._take_sample)
         signal.siginterrupt(signal.SIGPROF, False)
         signal.setitimer(signal.ITIMER_PROF, _SAMPLE_SECONDS, _SAMPLE_SECONDS)
@@ -158,13 +183,14 @@ class _Watch:
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, self._handler)
+        _Watch.active = None
         self._note()
         self._timer.cancel()
 
     def _start(self) -> None:
         self._timer = self._loop.call_later(_TICK_SECONDS, self._tick)
         self._began = _Moment()
-        self._sample = ""
+        self._sample, self._references, self.uncounted = "", list[float](), 0.0
 
     def _tick(self) -> None:
         self._note()
@@ -172,21 +198,31 @@ class _Watch:
 
     def _note(self) -> None:
         """End an occupation."""
-        if self._began.cpu_seconds() > max(self._cost.seconds, _SAMPLE_SECONDS):
+        if self._began.cpu_seconds() - self.uncounted > max(self._cost.seconds, _SAMPLE_SECONDS):
             # A thread that has just released the interpreter's lock is still where it had it.
             where = "\nand at its end:\n".join(filter(None, (self._sample, _frames(sys._getframe()))))
-            if (spent := self._began.occupied_seconds()) > self._cost.seconds:
+            speed = min(1.0, _REFERENCE_SECONDS / min(self._references, default=_REFERENCE_SECONDS))
+            if (spent := (self._began.occupied_seconds() - self.uncounted) * speed) > self._cost.seconds:
                 self._cost.seconds, self._cost.where = spent, where
         else:
-            self._cost.seconds = max(self._cost.seconds, self._began.cpu_seconds())
+            self._cost.seconds = max(self._cost.seconds, self._began.cpu_seconds() - self.uncounted)
 
     def _take_sample(self, _signal: int, frame: FrameType | None) -> None:
-        """Record where a long occupation is. A call of C is seen when it returns.
+        """Record how fast the core is, and where a long occupation is. A call of C is seen when it returns.
 
         The signal follows CPU time: another thread would have to wait for a CPU, and could come too late.
         """
+        self._references.append(_reference_seconds())
         if frame is not None and not self._sample and self._began.cpu_seconds() > _SAMPLE_SECONDS:
             self._sample = _frames(frame)
+
+
+def _reference_seconds() -> float:
+    """Return the CPU time of a computation that is always the same, and allocates nothing."""
+    began, total = time.thread_time(), 0
+    for number in range(10_000):
+        total += number
+    return time.thread_time() - began
 
 
 def _frames(main: FrameType) -> str:

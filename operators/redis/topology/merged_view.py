@@ -248,10 +248,10 @@ class MergedView:
         group: dict[str, set[str]] = {node_id: {node_id} for node_id in self.nodes}
         for seen in self.nodes.values():
             for reporter in seen.reporters - group[seen.id]:
-                one, other = group[seen.id], group[reporter]
-                if one is not other:
-                    one |= other
-                    group.update(dict.fromkeys(other, one))
+                small, large = sorted((group[seen.id], group[reporter]), key=len)
+                if small is not large:
+                    large |= small
+                    group.update(dict.fromkeys(small, large))
         found = {id(members): members for members in group.values()}.values()
 
         def order(members: set[str]) -> tuple[bool, int, int, str]:

@@ -149,10 +149,9 @@ def _slots(view: MergedView) -> Iterator[Disagreement]:
         for wrong in _wrong_owners(view, reporter):
             found.setdefault(wrong, []).append(reporter)
     for (node_id, owner, slots), reporters in sorted(found.items(), key=lambda each: (*each[0][:2], each[0][2].mask)):
-        content, verb = f"no owner of {brief(slots)}", _has(reporters, "reports", "report")
-        if node_id:
-            content = f"{view.name(node_id)} as the owner of {brief(slots)}"
-        text = f"{names(reporters)} {verb} {content}; the owner is {view.name(owner)}."
+        reported = f"{view.name(node_id)} as the owner" if node_id else "no owner"
+        claim = f"{_has(reporters, 'reports', 'report')} {reported} of {brief(slots)}"
+        text = f"{names(reporters)} {claim}; the owner is {view.name(owner)}."
         yield Disagreement("slots", _ids(reporters), tuple(filter(None, (node_id, owner))), text)
 
 

@@ -503,7 +503,8 @@ class Course:
 
     async def _adopt(self) -> None:
         """Let the user adopt the Secrets whose origin a lost status no longer proves, as the message advises."""
-        if advised := _ADVICE.search(self.ready.get("message", "")):
+        stalled = accessors.condition(self.mine, conditions.STALLED)  # has the whole command
+        if advised := _ADVICE.search(stalled.get("message", "")):
             note = {"metadata": {"annotations": {ADOPT: advised[1]}}}
             await self.go(edit(None, note, NAME))
 

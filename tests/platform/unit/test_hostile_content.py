@@ -36,6 +36,7 @@ from shared.pki.certs import Pair
 from shared.runtime.dependencies import Dependencies
 from shared.runtime.operator import ServedKind
 from shared.status.conditions import READY
+from simulator.api_server.requests import TargetedRequest
 from simulator.api_server.server import ApiServer
 from simulator.harness import NAMESPACE, Harness
 from simulator.kubelet.workloads import Workloads
@@ -242,24 +243,51 @@ CASES = [
 ]
 
 
-class DecodingServer(ApiServer):
+class UncountedServer(ApiServer):
+    """An API server whose own work in the event loop does not count; what the operator does with its events does."""
+
+    async def request(self, request: Request) -> Response:
+        await asyncio.sleep(0)
+        try:
+            return await super().request(request)
+        finally:
+            self.watches.release()
+
+    def handle(self, request: Request) -> Response:
+        try:
+            return super().handle(request)
+        finally:
+            self.watches.release()
+
+    def _answer(self, target: TargetedRequest) -> Response:
+        self.watches.hold()
+        with cost.uncounted():
+            return super()._answer(target)
+
+
+class YieldingServer(UncountedServer):
+    """An API server whose answers let other callbacks run, as those of a connection do."""
+
+    async def request(self, request: Request) -> Response:
+        try:
+            return await super().request(request)
+        finally:
+            await asyncio.sleep(0)
+
+
+class DecodingServer(UncountedServer):
     """An API server whose answers are decoded, as those of a connection are: they share nothing with its objects.
 
-    Those that cost too much are not. Each comes in its own turn of the event loop, in which this server works as well.
+    Those that cost too much are not.
     """
 
     async def request(self, request: Request) -> Response:
-        async with self._turn:
-            await asyncio.sleep(0)
-            answer = await super().request(request)
-        text = orjson.dumps(answer.body)
+        answer = await super().request(request)
+        with cost.uncounted():
+            text = orjson.dumps(answer.body)
         if parsed_share(text) > 1:
             raise TooLarge(str(request))
         return answer._replace(body=orjson.loads(text))
-
-    @functools.cached_property
-    def _turn(self) -> asyncio.Lock:
-        return asyncio.Lock()
 
 
 async def reconciled(
@@ -465,17 +493,6 @@ VALUED = [
     for path in (("spec", "affinity"), ("spec", "resources", "limits"), ("spec", "annotations"), ("spec", "env"))
     for name in (*(LARGE if path[-1] == "affinity" else AMOUNTS if path[-1] == "limits" else ()), *VALUES)
 ]
-
-
-class YieldingServer(ApiServer):
-    """An API server whose answers let other callbacks run, as those of a connection do."""
-
-    async def request(self, request: Request) -> Response:
-        await asyncio.sleep(0)
-        try:
-            return await super().request(request)
-        finally:
-            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(("operator", "path", "name"), VALUED)

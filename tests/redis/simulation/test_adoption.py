@@ -30,7 +30,7 @@ def _adopt_secrets(stage: Stage) -> None:
     (resource,) = stage.find()
     stalled = condition(resource, STALLED)
     assert (stalled["status"], stalled["reason"]) == ("True", "ForeignObject")
-    sentence, _, uids = stalled["message"].partition(f" {ADOPT}=")
+    sentence, _, uids = stalled["message"].removesuffix("`").partition(f" {ADOPT}=")
     secrets = {secret["metadata"]["name"]: secret["metadata"]["uid"] for secret in stage.find(SECRET)}
     assert sentence.startswith("Secret cache-users: ")
     assert uids == secrets["cache-users"]

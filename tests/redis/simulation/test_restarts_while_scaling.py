@@ -48,8 +48,8 @@ EXCLUDED = {
 }
 """Scenarios that are not played with a restart, and why."""
 
-PODS = ("updatedReplicas", f"Pod {CONFIG_MARK}")
-"""Fields that follow from the template of each pod: a pod that restarts has the newest one.
+PODS = ("updatedReplicas", f"Pod {CONFIG_MARK}", "by")
+"""Fields that follow from the template of each pod: one that restarts has the newest, also if that is edited by hand.
 
 A StatefulSet counts the pods that have it. And a pod keeps the mark of the settings that its server started with, if
 the server reports those that it has applied since.

@@ -596,7 +596,7 @@ SCENARIOS = (
     Scenario("lost quorum", lost(0, 2), given=(cluster(3),), ends="QuorumLost"),
     Scenario(
         "lost quorum and recovery on a volume that is too small",
-        (*lost(0, 2), recovery_confirmed(), cluster(3, **volumes("4Gi"))),
+        (*lost(0, 2), recovery_confirmed(), cluster(3, **volumes("4Gi")), later(60)),
         given=(EXPANDABLE, cluster(3, **volumes("1Gi")), sized(600)),
         exact_counts=False,  # the pod is tried again
     ),
