@@ -2,9 +2,10 @@
 
 | what | default | source of the default |
 |---|---|---|
-| a pod, until its containers run | 2 s | one to schedule it and mount volumes, one to start it; images are there |
-| then, until it is ready | 2 s | the startup probes have a period of one second, and the readiness probe follows |
+| a pod, until its containers run | 1.5 s | to schedule it, mount volumes and start it; images are there; measured |
+| then, until it is ready | 1 s | the startup probes have a period of one second, and the readiness probe follows |
 | a pod, until it is removed | 1 s | a server without clients ends within a second, after the sleep of preStop hooks |
+| a pod of etcd, the same | 5.5 s | it waits up to 7 s for streams of clients (embed/etcd.go); measured |
 | a call on the database | 0.1 s | a pass of the operator, which inspects all servers, and the call itself |
 | a write to the API server | 0.1 s | the same for a write, until the controllers of Kubernetes act on it |
 | slots that move | 2500 per second | docs/performance.md: Redis 7.0 moves 4,096 slots, with 18 keys each, in 1.6 s |
@@ -46,8 +47,8 @@ class Durations:
         pods: number of pods on which `start` and `ready` were measured; 0 if both are defaults.
     """
 
-    start: float = 2.0
-    ready: float = 2.0
+    start: float = 1.5
+    ready: float = 1.0
     stop: float = 1.0
     call: float = 0.1
     write: float = 0.1
@@ -63,13 +64,20 @@ class Durations:
         return f"A new pod takes as long as the {self.pods} pods that run now: {taken}. Other durations are defaults."
 
 
-def measured(pods: Iterable[Obj]) -> Durations:
-    """Return the durations of a resource with these pods."""
+DEFAULT = Durations()
+
+
+def measured(pods: Iterable[Obj], default: Durations = DEFAULT) -> Durations:
+    """Return the durations of a resource with these pods.
+
+    Args:
+        default: durations of its kind.
+    """
     found = [times for pod in pods if (times := _times(pod)) is not None]
     if not found:
-        return Durations()
+        return default
     start, ready = (median(each) for each in zip(*found, strict=True))
-    return dataclasses.replace(Durations(), start=start, ready=ready, pods=len(found))
+    return dataclasses.replace(default, start=start, ready=ready, pods=len(found))
 
 
 def _times(pod: Obj) -> tuple[float, float] | None:

@@ -54,7 +54,7 @@ from shared.steps.confirmed_recovery import awaits_confirmation
 from simulator.api_server.evictions import selects
 from simulator.api_server.kinds import Served
 from simulator.clock import Clock
-from simulator.durations import measured
+from simulator.durations import DEFAULT, Durations, measured
 from simulator.harness import Harness
 from simulator.kubelet.kubelet import Processes, ProcessStatus
 from simulator.kubelet.timing import PodTiming
@@ -120,6 +120,7 @@ class Subject:
         serves: further kinds that the API server must serve.
         restores: whether a step only restores live settings that the status does not have.
         unknown_start: returns why it is not known with which data a resource starts; empty if it is.
+        durations: defaults of what the objects of the cluster do not show, such as the end of a server.
     """
 
     operator: Operator
@@ -130,6 +131,7 @@ class Subject:
     serves: tuple[Kind | Served, ...] = ()
     restores: Callable[[Step], bool] = lambda _: False
     unknown_start: Callable[[Obj], str] = lambda _: ""
+    durations: Durations = DEFAULT
 
 
 @dataclass(frozen=True)
@@ -401,7 +403,7 @@ class _World:
             self.workloads.use_hosts(hosts)
         self.database.objects = self.server.objects
         self.database.clock = self.clock
-        self.durations = measured(live.of(POD))
+        self.durations = measured(live.of(POD), subject.durations)
         self.workloads.use_timing(PodTiming(self.server, self.clock, self.durations))
         self.controller = controller
         self.name = ""

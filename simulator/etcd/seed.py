@@ -14,6 +14,7 @@ from shared.runtime.controller import Controller
 from shared.runtime.options import Options
 from shared.steps.passwords import secret_name
 from simulator.clock import Clock
+from simulator.durations import Durations
 from simulator.etcd import tls
 from simulator.etcd.command_line import command
 from simulator.etcd.database import SERIES_WITH_NEW_ENTRIES, Process, SimulatedEtcd
@@ -166,4 +167,13 @@ def unknown_start(resource: Obj) -> str:
     return unknown_adoption(resource)
 
 
-SUBJECT = Subject(OPERATOR, build, seed, view, patience, serves=(backup.API.kind,), unknown_start=unknown_start)
+SUBJECT = Subject(
+    OPERATOR,
+    build,
+    seed,
+    view,
+    patience,
+    serves=(backup.API.kind,),
+    unknown_start=unknown_start,
+    durations=Durations(stop=5.5),
+)

@@ -21,7 +21,7 @@ def amounts(kubectl: Kubectl) -> list[dict[str, Any]]:
     return [
         state["resources"]
         for pod in kubectl.items("pods")
-        for state in pod["status"]["containerStatuses"]
+        for state in pod["status"].get("containerStatuses", ())  # a new pod has none yet
         if state["name"] == "memcached" and "resources" in state
     ]
 

@@ -13,9 +13,12 @@ from tests.support.etcd.outages import OUTAGES, STATUS_LOST
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
 
 OF_EACH_COMMIT = ("crash after a write", "stale view")
-"""Disturbances of the scenario "create" that run for each commit at one in `COMMIT_SHARE` points; each night at all."""
+"""Disturbances of the scenario "create" that run for each commit, at one in `COMMIT_SHARE` points."""
 
 COMMIT_SHARE = 3
+
+NIGHTLY_SHARE = 4
+"""Points of a disturbance for each one that runs each night; all of them run each week."""
 
 QUICK = {"all events late", "stale view"}
 """Disturbances that run with each scenario each night; the others run each week."""
@@ -70,20 +73,20 @@ OUTAGE_CASES = [
 ]
 
 
-def _marks(scenario: Scenario, disturbance: Disturbance) -> tuple[pytest.MarkDecorator, ...]:
-    often = OFTEN if scenario.name in SOME else QUICK
-    return (pytest.mark.nightly if str(disturbance) in often else pytest.mark.weekly,)
+def _runs_each_night(scenario: Scenario, disturbance: Disturbance) -> bool:
+    return str(disturbance) in (OFTEN if scenario.name in SOME else QUICK)
 
 
 CASES = [
     pytest.param(
         scenario,
-        disturbance,
-        id=f"{scenario}-{disturbance}",
-        marks=_marks(scenario, disturbance),
+        sample(disturbance, NIGHTLY_SHARE) if is_sample else disturbance,
+        id=f"{scenario}-{disturbance}{'-sample' if is_sample else ''}",
+        marks=pytest.mark.nightly if is_sample else pytest.mark.weekly,
     )
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES
+    for is_sample in ((True, False) if _runs_each_night(scenario, disturbance) else (False,))
 ]
 
 

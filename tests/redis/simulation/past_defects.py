@@ -436,6 +436,7 @@ DEFECTS = (
         finishes_any_open_slot,
         primary_resumes_with_keys_that_were_deleted,
         "was deleted, and comes back",
+        level="nightly",  # the longest case, next to another of the same report
     ),
     PastDefect(
         "C1",

@@ -11,8 +11,8 @@ from tests.harness.scoreboard import Scoreboard
 from tests.harness.sweep import sweep
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 
-COMMIT_SHARE = 3
-"""Points of one disturbance for each one that runs at each commit; all run each night."""
+SHARE = 3
+"""Points of a disturbance for each one that runs at each commit, and each night; all of them run each week."""
 
 OF_EACH_NIGHT = {
     "create without replicas": {"crash after a write", "stale view"},
@@ -26,28 +26,30 @@ OF_EACH_NIGHT = {
     "users of applications change": {"crash after a write"},
     "other attributes of volumes": {"all events late"},
 }
-"""Disturbances by scenario that run each night; the others run each week."""
+"""Disturbances by scenario that run each night, at some points; the others run each week."""
 
 SHARED_DISTURBANCES = {"429", "500", "lost response, events late"}
 """Disturbances that shared code handles. Only these scenarios meet them, because the others take hours."""
 
 
-def _marks(scenario: Scenario, disturbance: Disturbance) -> tuple[pytest.MarkDecorator, ...]:
-    return (pytest.mark.nightly if str(disturbance) in OF_EACH_NIGHT.get(scenario.name, ()) else pytest.mark.weekly,)
-
-
 CASES = [
-    pytest.param(scenario, disturbance, id=f"{scenario}-{disturbance}", marks=_marks(scenario, disturbance))
+    pytest.param(
+        scenario,
+        sample(disturbance, SHARE) if is_sample else disturbance,
+        id=f"{scenario}-{disturbance}{'-sample' if is_sample else ''}",
+        marks=pytest.mark.nightly if is_sample else pytest.mark.weekly,
+    )
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES
     if scenario.name in OF_EACH_NIGHT or str(disturbance) not in SHARED_DISTURBANCES
+    for is_sample in ((True, False) if str(disturbance) in OF_EACH_NIGHT.get(scenario.name, ()) else (False,))
 ]
 
 
 async def test_disturbed_run_ends_as_the_undisturbed_one_at_some_points(scoreboard: Scoreboard) -> None:
     [scenario] = [each for each in SCENARIOS if each.name == "create without replicas"]
     [crash] = [each for each in DISTURBANCES if each.name == "crash after a write"]
-    scoreboard.require(await sweep(REDIS, scenario, sample(crash, COMMIT_SHARE)))
+    scoreboard.require(await sweep(REDIS, scenario, sample(crash, SHARE)))
 
 
 @pytest.mark.parametrize(("scenario", "disturbance"), CASES)

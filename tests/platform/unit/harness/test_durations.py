@@ -54,6 +54,7 @@ def test_pods_that_show_no_start_are_not_measured(other: Obj) -> None:
 
 def test_without_pods_the_defaults_are_used() -> None:
     assert measured([]) == Durations()
+    assert measured([], Durations(stop=5)) == Durations(stop=5)
     assert Durations().source.startswith("Durations are defaults")
 
 
