@@ -231,6 +231,8 @@ class Executor:
             return False
         kind, metadata = action.kind, action.obj["metadata"]
         observed = await self._read(kind, metadata["namespace"], metadata["name"])
+        if observed is None and action.seen is not None:
+            raise errors.Conflict(f"{kind} {metadata['name']} was deleted")
         if observed is None:
             await self._apply_missing(resource, action)
             return True
@@ -612,10 +614,8 @@ def _require_living(observed: Obj) -> None:
 
 def _is_being_deleted(action: Delete) -> bool:
     """Whether an object is being deleted already, and ends as soon as the action requires."""
-    metadata = action.obj["metadata"]
-    if not accessors.is_terminating(action.obj):
-        return False
-    return action.grace_seconds is None or metadata.get("deletionGracePeriodSeconds", 0) <= action.grace_seconds
+    seconds = action.obj["metadata"].get("deletionGracePeriodSeconds", 0)
+    return accessors.is_terminating(action.obj) and (action.grace_seconds is None or seconds <= action.grace_seconds)
 
 
 def _planned_state(resource: Obj) -> tuple[object, ...]:

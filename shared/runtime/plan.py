@@ -32,14 +32,15 @@ class Apply:
 
     Attributes:
         unchanged: whether object and resource must still be as observed, because an outdated state would do harm.
-        dry_run: whether the API server only judges the write to an existing object: a refusal, as by a policy, ends the
-            chain before the actions that follow.
+        dry_run: whether the API server only judges the write to an existing object: a refusal ends the chain.
+        seen: object that `obj` keeps parts of; if it no longer exists, none is created from them.
     """
 
     kind: Kind
     obj: Obj
     unchanged: bool = False
     dry_run: bool = False
+    seen: Obj | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     follows = seen.layout
     template = pod.with_permission(resource, present["spec"]["template"], follows.start, serves=follows.serves)
     present["spec"] |= {"replicas": _count(seen), "template": template}
-    return Step.do(Apply(STATEFUL_SET, present, unchanged=True))
+    return Step.do(Apply(STATEFUL_SET, present, unchanged=True, seen=seen.stateful_set))
 
 
 def apply_stateful_set(seen: Assessment) -> Step:
@@ -158,7 +158,7 @@ def apply_stateful_set(seen: Assessment) -> Step:
     parts = (*pod.DEFERRED, RESOURCES) if resizes else pod.DEFERRED
     made = keep_deferred(made, seen.stateful_set, parts, seen.settings.operator, pod.DIGEST, from_spec=given)
     # A stale plan could delete members' pods, or let an empty volume bootstrap.
-    return Step.do(Apply(STATEFUL_SET, made, unchanged=True))
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True, seen=seen.stateful_set))
 
 
 def _count(seen: Assessment) -> int:

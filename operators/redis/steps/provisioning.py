@@ -95,7 +95,7 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     change: Obj = {"metadata": {"annotations": {FILES: str(following)}}}
     volumes = [each.volume for each in seen.instances if annotation(each.volume, FILES) != str(following)]
     records = (Patch(PERSISTENT_VOLUME_CLAIM, volume, change) for volume in volumes if volume and following)
-    return Step.do(Apply(STATEFUL_SET, made, unchanged=True), *records)  # a stale plan could delete nodes' pods
+    return Step.do(Apply(STATEFUL_SET, made, unchanged=True, seen=seen.stateful_set), *records)  # stale: pods end
 
 
 # Secrets.

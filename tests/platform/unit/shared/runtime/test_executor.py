@@ -574,6 +574,19 @@ async def test_object_missing_since_its_resource_was_deleted_is_not_recreated(la
     assert not lab.server.objects(SERVICE)
 
 
+async def test_object_that_ended_since_the_plan_is_not_created_from_its_parts(lab: Lab) -> None:
+    """A StatefulSet that is recreated for a larger size got the former size again, for over a minute on a cluster."""
+    service = Apply(SERVICE, lab.own.object(SERVICE, "a", component="box", spec={"clusterIP": "None"}))
+    assert await lab.do(service)
+    [(_, seen)] = lab.server.objects(SERVICE)
+    assert await lab.do(Delete(SERVICE, seen, orphan=True))
+    lab.server.collect_garbage()
+    with pytest.raises(Conflict, match="was deleted"):
+        await lab.do(replace(service, seen=seen))
+    assert not lab.server.objects(SERVICE)
+    assert await lab.do(service)
+
+
 async def test_only_changes_by_other_clients_are_reported_as_restored(lab: Lab) -> None:
     def service(port: int) -> Apply:
         spec = {"clusterIP": "None", "ports": [{"port": port, "protocol": "TCP"}]}
