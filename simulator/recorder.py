@@ -20,7 +20,7 @@ from shared.status.verdict import Verdict
 from simulator.api_server.requests import TargetedRequest
 from simulator.api_server.server import ApiServer
 from simulator.differences import changes
-from simulator.durations import Durations
+from simulator.durations import DEFAULT, Durations
 
 OPERATOR, KUBERNETES = "operator", "kubernetes"
 
@@ -169,7 +169,7 @@ class Recorder:
         server: ApiServer,
         clock: Callable[[], datetime],
         view: Callable[[], View],
-        durations: Durations = Durations(),  # noqa: B008 (it is immutable)
+        durations: Durations = DEFAULT,
     ) -> None:
         self._server, self._clock, self._view, self._durations = server, clock, view, durations
         self._reason = self._message = ""
@@ -184,8 +184,8 @@ class Recorder:
         self._leaving: set[str] = set()
         for _, pod in server.objects(POD):
             self._note_template(pod)
-        self._last = view()
-        self._names = dict(self._last.names)  # also of nodes that were replaced
+        self._names: dict[str, str] = {}  # also of nodes that were replaced
+        self._last = self._noted_view()
         self._check_write = server.check_write
         server.check_write = self._written
         server.subscribe(self._pod_changed, POD)
@@ -343,13 +343,18 @@ class Recorder:
         return draft
 
     def _plain(self, text: str) -> str:
-        self._names |= self._view().names
+        self._noted_view()
         return plain(text, self._names)
+
+    def _noted_view(self) -> View:
+        """Return the present state of the database, and note the names of its members."""
+        found = self._view()
+        self._names |= found.names
+        return found
 
     def _observe(self) -> None:
         """Note what has changed in the database, as an effect of the last step."""
-        before, self._last = self._last, self._view()
-        self._names |= self._last.names
+        before, self._last = self._last, self._noted_view()
         if not self._drafts:
             return
         draft = self._drafts[-1]

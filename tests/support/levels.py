@@ -8,10 +8,15 @@ is tested.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from typing import Any
 
 import pytest
+
+from tests.harness.disturbance import Disturbance
+from tests.harness.outage import sample
+from tests.harness.scenario import Scenario
 
 
 class Level(IntEnum):
@@ -46,3 +51,11 @@ def split(items: Iterable[pytest.Item], level: Level) -> tuple[list[pytest.Item]
     """Return the tests that a level has, and those that only higher levels have."""
     found = list(items)
     return [item for item in found if of(item) <= level], [item for item in found if of(item) > level]
+
+
+def swept(scenario: Scenario, disturbance: Disturbance, share: int, *, each_night: bool) -> Iterator[Any]:
+    """Yield a sweep as parameters: each week at all points, and at one in `share` of them if it runs each night."""
+    name = f"{scenario}-{disturbance}"
+    if each_night:
+        yield pytest.param(scenario, sample(disturbance, share), id=f"{name}-sample", marks=pytest.mark.nightly)
+    yield pytest.param(scenario, disturbance, id=name, marks=pytest.mark.weekly)

@@ -11,6 +11,7 @@ from tests.harness.scoreboard import Scoreboard
 from tests.harness.sweep import sweep
 from tests.support.etcd.outages import OUTAGES, STATUS_LOST
 from tests.support.etcd.scenarios import ETCD, SCENARIOS
+from tests.support.levels import swept
 
 OF_EACH_COMMIT = ("crash after a write", "stale view")
 """Disturbances of the scenario "create" that run for each commit, at one in `COMMIT_SHARE` points."""
@@ -59,17 +60,12 @@ COUNTS_ENTRIES = "second upgrade blocked by log entries"
 """Scenario whose message at the end has the number of log entries."""
 
 OUTAGE_CASES = [
-    pytest.param(
-        scenario,
-        sample(found, OUTAGE_SHARE) if is_sample else found,
-        id=f"{scenario}-{found}{'-sample' if is_sample else ''}",
-        marks=pytest.mark.nightly if is_sample else pytest.mark.weekly,
-    )
+    case
     for scenario in SCENARIOS
     if scenario.name != COUNTS_ENTRIES
     for found in OUTAGES
     if not (scenario.name in ENDS_WITHOUT_RECORD and str(found).startswith(STATUS_LOST))
-    for is_sample in ((True, False) if scenario.name in SELECTED else (False,))
+    for case in swept(scenario, found, OUTAGE_SHARE, each_night=scenario.name in SELECTED)
 ]
 
 
@@ -78,15 +74,10 @@ def _runs_each_night(scenario: Scenario, disturbance: Disturbance) -> bool:
 
 
 CASES = [
-    pytest.param(
-        scenario,
-        sample(disturbance, NIGHTLY_SHARE) if is_sample else disturbance,
-        id=f"{scenario}-{disturbance}{'-sample' if is_sample else ''}",
-        marks=pytest.mark.nightly if is_sample else pytest.mark.weekly,
-    )
+    case
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES
-    for is_sample in ((True, False) if _runs_each_night(scenario, disturbance) else (False,))
+    for case in swept(scenario, disturbance, NIGHTLY_SHARE, each_night=_runs_each_night(scenario, disturbance))
 ]
 
 

@@ -9,6 +9,7 @@ from tests.harness.outage import sample
 from tests.harness.scenario import Scenario
 from tests.harness.scoreboard import Scoreboard
 from tests.harness.sweep import sweep
+from tests.support.levels import swept
 from tests.support.redis.scenarios import REDIS, SCENARIOS
 
 SHARE = 3
@@ -33,16 +34,11 @@ SHARED_DISTURBANCES = {"429", "500", "lost response, events late"}
 
 
 CASES = [
-    pytest.param(
-        scenario,
-        sample(disturbance, SHARE) if is_sample else disturbance,
-        id=f"{scenario}-{disturbance}{'-sample' if is_sample else ''}",
-        marks=pytest.mark.nightly if is_sample else pytest.mark.weekly,
-    )
+    case
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES
     if scenario.name in OF_EACH_NIGHT or str(disturbance) not in SHARED_DISTURBANCES
-    for is_sample in ((True, False) if str(disturbance) in OF_EACH_NIGHT.get(scenario.name, ()) else (False,))
+    for case in swept(scenario, disturbance, SHARE, each_night=str(disturbance) in OF_EACH_NIGHT.get(scenario.name, ()))
 ]
 
 
