@@ -17,7 +17,7 @@ from operators.etcd.api.resource import API, EtcdCluster
 from operators.etcd.api.spec import MAX_SIZE
 from operators.etcd.backup import view
 from operators.etcd.client.errors import Denied, EtcdError, Unauthenticated
-from operators.etcd.client.server import Access, Connect, EndpointStatus, HashKV, Members, Server
+from operators.etcd.client.server import Connect, EndpointStatus, HashKV, Members, Server
 from operators.etcd.membership.corruption import suspected
 from operators.etcd.membership.layout import begun
 from operators.etcd.membership.volume_record import own_records
@@ -88,7 +88,8 @@ async def _observe(connect: Connect, resource: EtcdCluster, cache: Cache, kube: 
     if is_adopting(resource, claims, names.CLUSTER_UID):
         claims, former_resource = await adopted_volumes(resource, API.kind, "etcd", names.CLUSTER_UID, cache, kube)
         seen = dataclasses.replace(seen, former_resource=former_resource)
-    volumes = {number: volume for volume in claims if (number := _volume_number(resource, volume)) is not None}
+    numbered = ((ordinal(volume["metadata"]["name"], f"{DATA}-{resource.name}"), volume) for volume in claims)
+    volumes = {number: volume for number, volume in numbered if number is not None}
     numbers = ordinals.to_observe(_expected(resource, seen), {*members, *volumes}, MAX_SIZE)
     instances = tuple(_instance(resource, number, members.get(number), volumes.get(number)) for number in numbers)
     if resource.phase not in ("", CREATING, RESTORING):  # pods of a new cluster do not exist yet, and are not read
@@ -104,15 +105,12 @@ async def _query(connect: Connect, resource: EtcdCluster, before: Observed, kube
     if not seen.auth_enabled or seen.denied or not password or voter is None:
         return seen
     endpoint, access = observed.endpoint(resource, voter), seen.secrets.access_to(resource, voter.pod_obj)
-    root, client = (connect(endpoint, each) for each in (access, _as_client(access, password)))
+    as_client = dataclasses.replace(access, user=CLIENT, password=password) if access.user else access
+    root, client = (connect(endpoint, each) for each in (access, as_client))
     try:
         return dataclasses.replace(seen, client=await _client_user(root, client))
     finally:
         await asyncio.gather(root.aclose(), client.aclose())
-
-
-def _as_client(access: Access, password: str) -> Access:
-    return dataclasses.replace(access, user=CLIENT, password=password) if access.user else access
 
 
 async def _client_user(root: Server, client: Server) -> ClientUser | None:
@@ -149,10 +147,6 @@ async def _query_as_root(connect: Connect, resource: EtcdCluster, before: Observ
         if not again.denied:
             return dataclasses.replace(again, former_password=True)
     return seen
-
-
-def _volume_number(resource: EtcdCluster, volume: Obj) -> int | None:
-    return ordinal(volume["metadata"]["name"], f"{DATA}-{resource.name}")
 
 
 def _expected(resource: EtcdCluster, seen: Observed) -> int:

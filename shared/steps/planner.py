@@ -51,7 +51,7 @@ class Planner(abc.ABC, Generic[Resource, Observed, Seen, Settings]):
     Attributes:
         settings: options of the operator.
         update_phase: phase during a rolling update.
-        served_reasons: reasons of unfinished work for which, as for a pause, Ready follows `_serves_all`.
+        serving_reasons: reasons of unfinished work for which, as for a pause, Ready follows `_serves_all`.
         poll_seconds: maximum time between observations of a resource; None if watches report every change.
         busy_seconds: the same while the resource does not match its spec and no step sets a time.
         hibernation: how all pods stop and return (`spec.hibernate`); None for a kind without volumes.

@@ -66,10 +66,6 @@ _CLIENT_TLS, _PASSWORD = "/etc/etcd/tls/client", "/etc/etcd/auth"
 _PRESERVED = "OnRootMismatch"
 
 
-def backup_owner(backup: EtcdBackup, operator: str) -> Owner:
-    return Owner(API.kind, backup.namespace, backup.name, backup.uid, names.BACKUP, operator)
-
-
 def snapshot_pod_name(backup: str) -> str:
     return f"{backup}-snapshot"
 
@@ -136,7 +132,7 @@ def snapshot_pod(
         mounts.append(mount)
     return _pod(
         cluster,
-        backup_owner(backup, settings.operator),
+        Owner(API.kind, backup.namespace, backup.name, backup.uid, names.BACKUP, settings.operator),
         snapshot_pod_name(backup.name),
         _SNAPSHOT,
         {ATTEMPT: str(attempt), STARTED: rfc3339(now), MESSAGE: message},

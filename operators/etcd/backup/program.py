@@ -159,11 +159,8 @@ async def _store(options: argparse.Namespace) -> AsyncIterator[SnapshotStore]:
         secret_key=secret["secretAccessKey"],
         authority=str(authority) if authority.is_file() else "",
     )
-    bucket = await s3.Bucket(location).open()
-    try:
+    async with s3.opened(location) as bucket:
         yield bucket
-    finally:
-        await bucket.aclose()
 
 
 def _text(path: Path) -> str:

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, SSL
 from botocore.exceptions import ConnectionError as NotConnected
 
 from operators.etcd.backup.store import (
-    BLOCK_BYTES,
     AccessDenied,
     BucketMissing,
     Draft,
@@ -58,48 +57,18 @@ class BucketLocation:
 
 
 class Bucket:
-    """A SnapshotStore in a bucket of an object store, which must exist; `open` comes first.
+    """A SnapshotStore in a bucket of an object store, which must exist (`opened`).
 
     Unless the store is Amazon's, bucket names are in the path instead of the host, because other stores seldom have a
     host name per bucket. Checksums are sent as Content-MD5, which every store supports, and not as Amazon's newer
     trailers, which others reject.
     """
 
-    def __init__(self, location: BucketLocation) -> None:
-        self._location = location
-        self._stack = AsyncExitStack()
-        self._s3: Any = None
+    def __init__(self, location: BucketLocation, s3: Any) -> None:
+        self._location, self._s3 = location, s3
 
     def __str__(self) -> str:
         return f"s3://{self._location.bucket}/{self._location.prefix}".rstrip("/")
-
-    async def open(self) -> Bucket:
-        """Prepare the client; no request is sent yet."""
-        location = self._location
-        style = "path" if location.endpoint else "auto"
-        config = AioConfig(
-            connect_timeout=10,
-            read_timeout=60,
-            retries={"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS},
-            s3={"addressing_style": style},
-            max_pool_connections=_MAX_PARTS_AT_ONCE + 1,
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-        )
-        made = get_session().create_client(
-            "s3",
-            region_name=location.region,
-            endpoint_url=location.endpoint or None,
-            aws_access_key_id=location.access_key,
-            aws_secret_access_key=location.secret_key,
-            verify=location.authority or _system_authorities(),
-            config=config,
-        )
-        self._s3 = await self._stack.enter_async_context(made)
-        return self
-
-    async def aclose(self) -> None:
-        await self._stack.aclose()
 
     @asynccontextmanager
     async def draft(self, name: str) -> AsyncIterator[Draft]:
@@ -109,14 +78,6 @@ class Bucket:
             yield upload
         finally:
             await upload.end()
-
-    async def blocks(self, name: str) -> AsyncIterator[bytes]:
-        offset = 0
-        while block := await self.read(name, offset, BLOCK_BYTES):
-            yield block
-            offset += len(block)
-            if len(block) < BLOCK_BYTES:
-                return
 
     async def read(self, name: str, offset: int, size: int) -> bytes:
         span = f"bytes={offset}-{offset + size - 1}"
@@ -196,6 +157,31 @@ class Bucket:
         if code in _FULL:
             return StoreFull(f"{message} Free space in bucket {location.bucket}, or raise its quota.")
         return StoreRefused(message)
+
+
+@asynccontextmanager
+async def opened(location: BucketLocation) -> AsyncIterator[Bucket]:
+    """Yield the store of a bucket; no request is sent yet."""
+    config = AioConfig(
+        connect_timeout=10,
+        read_timeout=60,
+        retries={"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS},
+        s3={"addressing_style": "path" if location.endpoint else "auto"},
+        max_pool_connections=_MAX_PARTS_AT_ONCE + 1,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    client = get_session().create_client(
+        "s3",
+        region_name=location.region,
+        endpoint_url=location.endpoint or None,
+        aws_access_key_id=location.access_key,
+        aws_secret_access_key=location.secret_key,
+        verify=location.authority or _system_authorities(),
+        config=config,
+    )
+    async with client as s3:
+        yield Bucket(location, s3)
 
 
 _NO_ANSWER = (BotoCoreError, aiohttp.ClientError, OSError)

@@ -7,29 +7,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import ClassVar, Protocol
+from typing import Protocol
 
-from operators.etcd.reasons import (
-    ACCESS_DENIED,
-    BUCKET_MISSING,
-    DATA_IN_THE_WAY,
-    FOREIGN_CLUSTER,
-    NOT_A_SNAPSHOT,
-    SNAPSHOT_CORRUPT,
-    SNAPSHOT_MISSING,
-    SNAPSHOT_TOO_NEW,
-    STORE_FULL,
-    STORE_REFUSED,
-    STORE_UNREACHABLE,
-)
-from shared.status.reasons import Reason
+from operators.etcd.reasons import REASONS
+from shared.runtime.errors import DatabaseError
 
 BLOCK_BYTES = 8 << 20
 """Bytes that are written and read at once. S3 accepts 10,000 parts of at least 5 MiB: enough for 78 GiB."""
 
 
-class BackupError(Exception):
-    """Failure of a snapshot or a restore; the class has the reason, the message includes the fix.
+class BackupError(DatabaseError):
+    """Failure of a snapshot or a restore; the class has the reason of its name, the message includes the fix.
 
     BackupError
     ├── StoreError
@@ -46,7 +34,7 @@ class BackupError(Exception):
     └── DataInTheWay           the volume to restore onto already has other data
     """
 
-    reason: ClassVar[Reason]
+    reasons = REASONS
 
 
 class StoreError(BackupError):
@@ -54,47 +42,47 @@ class StoreError(BackupError):
 
 
 class StoreUnreachable(StoreError):
-    reason = STORE_UNREACHABLE
+    """No answer from the object store."""
 
 
 class AccessDenied(StoreError):
-    reason = ACCESS_DENIED
+    """Credentials or permissions do not suffice."""
 
 
 class BucketMissing(StoreError):
-    reason = BUCKET_MISSING
+    """The bucket does not exist, or is in another region."""
 
 
 class StoreFull(StoreError):
-    reason = STORE_FULL
+    """The store has no space left."""
 
 
 class SnapshotMissing(StoreError):
-    reason = SNAPSHOT_MISSING
+    """The file does not exist."""
 
 
 class StoreRefused(StoreError):
-    reason = STORE_REFUSED
+    """Any other error of the store."""
 
 
 class SnapshotCorrupt(BackupError):
-    reason = SNAPSHOT_CORRUPT
+    """The bytes are not those that etcd sent."""
 
 
 class NotASnapshot(BackupError):
-    reason = NOT_A_SNAPSHOT
+    """The file is not a snapshot of etcd."""
 
 
 class SnapshotTooNew(BackupError):
-    reason = SNAPSHOT_TOO_NEW
+    """A newer etcd wrote the snapshot."""
 
 
 class ForeignCluster(BackupError):
-    reason = FOREIGN_CLUSTER
+    """The member belongs to another cluster."""
 
 
 class DataInTheWay(BackupError):
-    reason = DATA_IN_THE_WAY
+    """The volume already has other data."""
 
 
 class Draft(Protocol):
@@ -116,9 +104,6 @@ class SnapshotStore(Protocol):
     def draft(self, name: str) -> AbstractAsyncContextManager[Draft]:
         """Start a file. If it is not kept, it is deleted, including remains of an earlier process."""
 
-    def blocks(self, name: str) -> AsyncIterator[bytes]:
-        """Yield a file from its beginning, block by block."""
-
     async def read(self, name: str, offset: int, size: int) -> bytes:
         """Return a piece of a file; shorter only at its end."""
 
@@ -128,4 +113,12 @@ class SnapshotStore(Protocol):
     async def remove(self, name: str) -> None:
         """Delete a file; one that does not exist is not an error."""
 
-    async def aclose(self) -> None: ...
+
+async def blocks_of(store: SnapshotStore, name: str) -> AsyncIterator[bytes]:
+    """Yield a file from its beginning, block by block; its checksum shows if another one replaces it meanwhile."""
+    offset = 0
+    while block := await store.read(name, offset, BLOCK_BYTES):
+        yield block
+        offset += len(block)
+        if len(block) < BLOCK_BYTES:
+            return

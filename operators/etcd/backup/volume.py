@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from operators.etcd.backup.store import BLOCK_BYTES, AccessDenied, Draft, SnapshotMissing, StoreFull, StoreRefused
+from operators.etcd.backup.store import AccessDenied, Draft, SnapshotMissing, StoreFull, StoreRefused
 
 log = logging.getLogger(__name__)
 
@@ -50,18 +50,6 @@ class Volume:
         finally:
             await asyncio.to_thread(file.end)
 
-    async def blocks(self, name: str) -> AsyncIterator[bytes]:
-        path = self._inside(name)
-        with _translated_errors(path):
-            file = await asyncio.to_thread(path.open, "rb", buffering=0)
-        with file:
-            while True:
-                with _translated_errors(path):
-                    block = await asyncio.to_thread(file.read, BLOCK_BYTES)
-                if not block:
-                    return
-                yield block
-
     async def read(self, name: str, offset: int, size: int) -> bytes:
         return await asyncio.to_thread(read_piece, self._inside(name), offset, size)
 
@@ -78,9 +66,6 @@ class Volume:
         path = self._inside(name)
         with _translated_errors(path):
             await asyncio.to_thread(path.unlink, missing_ok=True)
-
-    async def aclose(self) -> None:
-        return
 
     def _inside(self, name: str) -> Path:
         """Return the path of a name; reject one that leads out of the volume by dots or links."""

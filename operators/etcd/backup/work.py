@@ -30,6 +30,7 @@ from operators.etcd.backup.store import (
     SnapshotStore,
     SnapshotTooNew,
     StoreFull,
+    blocks_of,
 )
 from operators.etcd.backup.volume import Volume, sync_directory
 from operators.etcd.client.server import EndpointStatus, Server
@@ -189,7 +190,7 @@ async def fetch(store: SnapshotStore, name: str, home: Path, newest: str) -> Rec
     record = await _record(store, name + RECORD)
     checksum = Checksum()
     async with Volume(scratch).draft(SNAPSHOT) as draft:
-        async with contextlib.aclosing(_ahead(store.blocks(name))) as blocks:
+        async with contextlib.aclosing(_ahead(blocks_of(store, name))) as blocks:
             async for block in _logged(_checked(blocks, checksum), record.size if record else 0):
                 await draft.write(block)
         try:

@@ -71,8 +71,5 @@ def allowed_seconds(seen: Observed, instance: Instance, patience: float) -> floa
         return patience
     if instance.progress is not None and not instance.progress.receiving:
         return patience
-    return patience + _database_bytes(seen) / SLOWEST_COPY_BYTES_PER_SECOND
-
-
-def _database_bytes(seen: Observed) -> int:
-    return seen.leader.db_size if seen.leader else max((each.db_size for each in seen.instances), default=0)
+    size = seen.leader.db_size if seen.leader else max((each.db_size for each in seen.instances), default=0)
+    return patience + size / SLOWEST_COPY_BYTES_PER_SECOND

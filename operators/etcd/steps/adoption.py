@@ -7,7 +7,6 @@ starts. If members then report another id, `record_cluster` blocks.
 
 from __future__ import annotations
 
-from operators.etcd.api.resource import EtcdCluster
 from operators.etcd.facts.assessment import Assessment
 from operators.etcd.membership.volume_record import VolumeRecord, records, why_unusable
 from operators.etcd.objects.names import CLUSTER_UID
@@ -21,7 +20,8 @@ def adopt_volumes(seen: Assessment) -> Step:
     """Adopt the volumes that spec.adopt names, before anything else happens."""
     resource = seen.resource
     found = records(seen)
-    is_recorded = resource.adopted_from == resource.adopts_from and _is_recorded(resource, found)
+    is_same = resource.recorded_cluster_id in {record.cluster_id for record in found}
+    is_recorded = resource.adopted_from == resource.adopts_from and is_same
     has_begun = bool(resource.recorded_cluster_id or seen.cluster_id) or seen.stateful_set is not None
     return adoption.adopt(_adoption(seen), is_recorded=is_recorded, has_begun=has_begun)
 
@@ -52,7 +52,3 @@ def _adoption(seen: Assessment) -> Adoption:
         [obj for obj in made if obj is not None],
         why_unusable(resource, seen, records(seen)) if resource.adopts_from else "",
     )
-
-
-def _is_recorded(resource: EtcdCluster, found: tuple[VolumeRecord, ...]) -> bool:
-    return resource.recorded_cluster_id in {record.cluster_id for record in found}

@@ -178,7 +178,7 @@ def _execute(seen: Assessment) -> Step:
         # etcdutl of the version that the member runs: that of the spec may write a format that it does not read.
         made = recovery_pod(seen.settings, permitted(seen).resource, number, token)
         return Step.wait(RECOVERING, message, Apply(POD, started(made, seen.now)))
-    if token_of(pod) != token:
+    if annotation(pod, TOKEN) != token:
         return Step.wait(
             RECOVERING, f"{message} Deleting the pod of a former recovery first.", *removal(pod), requeue=POLL_SECONDS
         )
@@ -373,12 +373,7 @@ def _made(seen: Assessment) -> bool:
     if any(instance.status and instance.status.cluster_id == successor(resource) for instance in seen.instances):
         return True
     ended_well = pod is not None and (pod.get("status") or {}).get("phase") == "Succeeded"
-    return ended_well and token_of(pod or {}) == record.get("token")
-
-
-def token_of(pod: Obj) -> str:
-    """Return the token of the recovery that a pod is for."""
-    return annotation(pod, TOKEN)
+    return ended_well and annotation(pod, TOKEN) == record.get("token")
 
 
 def _why_failed(pod: Obj) -> str:

@@ -113,7 +113,6 @@ class Features:
             emptied becomes a replica.
         marks_stray_keys: whether a primary that starts with keys of slots of another node marks these slots as
             importing; Valkey 8.0 and later delete such keys instead.
-        slot_ranges: whether CLUSTER ADDSLOTSRANGE, SHARDS and LINKS exist.
         hostnames: whether cluster-announce-hostname exists.
         bus_port: whether cluster-port exists.
         keeps_unclaimed_marks: whether the mark that the owner of a slot does not claim it outlasts a change of the
@@ -127,7 +126,6 @@ class Features:
     migration: Literal["keys", "import", "export"]
     forbids_replica_migration: bool
     marks_stray_keys: bool
-    slot_ranges: bool
     hostnames: bool
     bus_port: bool
     keeps_unclaimed_marks: bool
@@ -144,7 +142,6 @@ def features(engine: Engine) -> Features:
         migration=_migration(engine),
         forbids_replica_migration=valkey or version >= Version(6, 2, 2),  # src/config.c
         marks_stray_keys=not valkey or version < Version(8, 0),  # src/cluster_legacy.c, verifyClusterConfigWithData
-        slot_ranges=since_7_0,  # src/commands/cluster-addslotsrange.json, cluster-shards.json
         hostnames=since_7_0,  # src/config.c
         bus_port=since_7_0,  # src/config.c
         keeps_unclaimed_marks=not valkey and _keeps_unclaimed_marks(version),

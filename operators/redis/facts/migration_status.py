@@ -1,10 +1,9 @@
-"""The parts of the status about slots that move: status.migration, assigned, moves and foreign. Pure."""
+"""The parts of the status about slots that move: status.migration and assigned. Pure."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from operators.redis.api.status import job_entries, move_entries
 from operators.redis.facts.assessment import Assessment
 from shared.kubernetes.accessors import rfc3339
 from shared.kubernetes.kinds import Obj
@@ -14,22 +13,6 @@ def assigned(seen: Assessment) -> list[Obj]:
     """Return status.assigned: slots that new primaries still have to receive by manual assignment."""
     left = seen.slot_plan.assignments if seen.resource.formed else ()
     return [{"from": move.source, "to": move.target, "slots": str(move.slots)} for move in left]
-
-
-def moves(seen: Assessment) -> list[Obj]:
-    """Return status.moves: recorded slots, until they are closed at both ends (migration/journal.py adds others)."""
-    return move_entries(seen.begun_moves) if seen.resource.formed else []
-
-
-def jobs(seen: Assessment) -> list[Obj]:
-    """Return status.jobs: recorded jobs, until their node is forgotten; the journal removes those that succeeded."""
-    known = seen.view.nodes
-    return job_entries(job for job in seen.resource.recorded_jobs if not known or job.node in known)
-
-
-def foreign(seen: Assessment) -> list[Obj]:
-    """Return status.foreign: primaries that hold keys of slots that they do not own."""
-    return [{"nodeId": node_id, "slots": str(slots)} for node_id, slots in sorted(seen.foreign.items()) if slots]
 
 
 def progress(seen: Assessment) -> Obj | None:

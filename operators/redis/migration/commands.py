@@ -72,8 +72,8 @@ class MoveSlots(RedisCall):
 
 
 @dataclass(frozen=True, slots=True)
-class CloseSlots(RedisCall):
-    """Close open slots; only if nodes that do not own them have none of their keys.
+class _OpenSlots(RedisCall):
+    """A call on open slots.
 
     Attributes:
         source, target: node ids of the ends.
@@ -84,6 +84,11 @@ class CloseSlots(RedisCall):
     target: str
     slots: Slots
     nodes: Mapping[str, Endpoint]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSlots(_OpenSlots):
+    """Close open slots; only if nodes that do not own them have none of their keys."""
 
     async def carry_out(self, connect: Connect, /) -> None:
         await close_slots(connect, self.access, self.nodes, (self.source, self.target), self.slots)
@@ -93,20 +98,10 @@ class CloseSlots(RedisCall):
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseSlots(RedisCall):
-    """Close slots that another client left open at one end; those of which the other end has keys stay as they are.
-
-    Attributes:
-        source, target: node ids of the ends.
-        nodes: endpoints of the primaries, by node id; an end that is missing here is not changed.
-    """
+class ReleaseSlots(_OpenSlots):
+    """Close slots that another client left open at one end; those of which the other end has keys stay as they are."""
 
     lasting: ClassVar[bool] = True  # slots that stay open are not tried again at once
-
-    source: str
-    target: str
-    slots: Slots
-    nodes: Mapping[str, Endpoint]
 
     async def carry_out(self, connect: Connect, /) -> None:
         with suppress(SlotStuck):  # reported by a condition (foreign_slots.py)
@@ -117,20 +112,10 @@ class ReleaseSlots(RedisCall):
 
 
 @dataclass(frozen=True, slots=True)
-class ReopenSlots(RedisCall):
-    """Open slots again at the end that lost its marks in a failover (SETSLOT MIGRATING, IMPORTING).
-
-    Attributes:
-        source, target: node ids of the present ends.
-        nodes: endpoints of the primaries, by node id.
-    """
+class ReopenSlots(_OpenSlots):
+    """Open slots again at the end that lost its marks in a failover (SETSLOT MIGRATING, IMPORTING)."""
 
     lasting: ClassVar[bool] = True  # gossip may have to spread before a node accepts it
-
-    source: str
-    target: str
-    slots: Slots
-    nodes: Mapping[str, Endpoint]
 
     async def carry_out(self, connect: Connect, /) -> None:
         await reopen_slots(connect, self.access, self.nodes, (self.source, self.target), self.slots)

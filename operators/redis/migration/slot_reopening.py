@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from operators.redis.client.responses import Node
-from operators.redis.client.server import Access, Command, Connect, Endpoint
+from operators.redis.client.server import Access, Connect, Endpoint
 from operators.redis.migration.participants import End, Ends
 from operators.redis.slots.hash_slots import Slots
 
@@ -35,13 +35,13 @@ async def reopen_slots(
         if not _is_primary(source.report.node(target.id)):
             return
         importing, migrating = target.report.me.importing, source.report.me.migrating
-        await _send(target, [(*_SETSLOT, slot, "IMPORTING", source.id) for slot in slots if slot not in importing])
+        await target.server.pipe([(*_SETSLOT, slot, "IMPORTING", source.id) for slot in slots if slot not in importing])
         lost = [slot for slot in slots if _may_replace(source, migrating.get(slot, ""), target.id)]
-        await _send(source, [(*_SETSLOT, slot, "MIGRATING", target.id) for slot in lost])
+        await source.server.pipe([(*_SETSLOT, slot, "MIGRATING", target.id) for slot in lost])
         renamed = [slot for slot in slots if importing.get(slot, source.id) != source.id]
         # A node that imports a slot ignores claims of other nodes to it, so the owner is set explicitly.
-        await _send(target, [(*_SETSLOT, slot, "NODE", source.id) for slot in renamed])
-        await _send(target, [(*_SETSLOT, slot, "IMPORTING", source.id) for slot in renamed])
+        await target.server.pipe([(*_SETSLOT, slot, "NODE", source.id) for slot in renamed])
+        await target.server.pipe([(*_SETSLOT, slot, "IMPORTING", source.id) for slot in renamed])
 
 
 def _may_replace(source: End, present: str, target: str) -> bool:
@@ -52,8 +52,3 @@ def _may_replace(source: End, present: str, target: str) -> bool:
 
 def _is_primary(node: Node | None) -> bool:
     return node is not None and node.is_primary and not node.handshake
-
-
-async def _send(end: End, commands: list[Command]) -> None:
-    if commands:
-        await end.server.pipe(commands)

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from operators.redis.api.node_entries import POD_NOT_READY, PRIMARY_ROLE, REPLICA_ROLE, as_conditions, out_of_sync_since
+from operators.redis.api.status import job_entries, move_entries
 from operators.redis.client.server import PORT
 from operators.redis.facts import migration_status
 from operators.redis.facts.assessment import Assessment
@@ -47,6 +48,7 @@ def report(seen: Assessment, phase: str, verdict: Verdict) -> Obj:
     """Return the status without the conditions that every kind has (`shared.status.conditions`)."""
     resource = seen.resource
     own = names.owner(resource, seen.settings.operator)
+    known = seen.view.nodes  # the journal removes jobs that succeeded; others stay until their node is forgotten
     begun = seen.has_formed and not data_loss_recovery.restarts_empty(seen)
     found: dict[str, Any] = {
         "phase": phase,
@@ -64,9 +66,9 @@ def report(seen: Assessment, phase: str, verdict: Verdict) -> Obj:
         "shards": _shards(seen),
         "migration": migration_status.progress(seen),
         "assigned": migration_status.assigned(seen),
-        "moves": migration_status.moves(seen),
-        "jobs": migration_status.jobs(seen) or None,
-        "foreign": migration_status.foreign(seen) or None,
+        "moves": move_entries(seen.begun_moves) if resource.formed else [],  # the journal adds others
+        "jobs": job_entries(each for each in resource.recorded_jobs if not known or each.node in known) or None,
+        "foreign": [{"nodeId": each, "slots": str(on)} for each, on in sorted(seen.foreign.items()) if on] or None,
         "placement": _attempt(seen),
         "former": _former(seen) if begun and not verdict.done else None,
         "recovery": data_loss_recovery.report(seen),

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 from operators.redis.api.status import FormingNode
 from operators.redis.client.commands import AddSlots, Forget, Meet, SetEpoch
-from operators.redis.client.responses import NodeReport
 from operators.redis.facts.assessment import Assessment
 from operators.redis.reasons import NOT_EMPTY
 from operators.redis.slots.hash_slots import Slots
@@ -73,7 +72,7 @@ def _next_commands(seen: Assessment, plan: Sequence[FormingNode]) -> Step:
         at, access = seen.at, seen.secrets.access
         return _send(message, [SetEpoch(access, at(each.node_id), each.node_id, each.epoch) for each in alone])
     first, *others = report
-    if strange := [node_id for node_id in others if not _acquainted(report[first], report[node_id])]:
+    if strange := [each for each in others if not (report[first].node(each) and report[each].node(first))]:
         return _send(f"{len(report)} nodes are joining each other (CLUSTER MEET).", _meet(seen, first, strange))
     if taken := _take_slots(seen, plan):
         return _send(f"{len(plan)} primaries are taking their slots.", taken)
@@ -82,11 +81,6 @@ def _next_commands(seen: Assessment, plan: Sequence[FormingNode]) -> Step:
 
 def _send(message: str, calls: Sequence[Action]) -> Step:
     return Step.wait(CREATING, message, *calls, requeue=GOSSIP_SECONDS)
-
-
-def _acquainted(one: NodeReport, other: NodeReport) -> bool:
-    """Whether two nodes know each other, in both directions."""
-    return one.node(other.id) is not None and other.node(one.id) is not None
 
 
 def _meet(seen: Assessment, first: str, strange: Sequence[str]) -> list[Action]:

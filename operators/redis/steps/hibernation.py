@@ -15,7 +15,6 @@ from operators.redis.client.commands import Pause
 from operators.redis.facts.assessment import Assessment
 from operators.redis.objects import redis_conf
 from operators.redis.objects.pod import starts_afresh, stop_delay
-from operators.redis.slots.hash_slots import Slots
 from operators.redis.topology.view_conflicts import brief
 from shared.kubernetes.kinds import POD
 from shared.runtime.plan import Action, Delete
@@ -53,8 +52,7 @@ def why_running(seen: Assessment) -> str:
     """Return why the pods must not stop although everything matches the spec; empty if they may."""
     if ends := {each.name: f"would lose keys ({why})" for each in seen.instances if (why := seen.why_keys_end(each))}:
         return " ".join(grouped(ends, seen.resource.spec.replicas))
-    slots = Slots.of(*(each.slot for each in seen.view.open))
-    return f"another client is moving {brief(slots)}." if slots else ""
+    return f"another client is moving {brief(seen.view.open)}." if seen.view.open else ""
 
 
 def stop_replicas(seen: Assessment) -> tuple[Action, ...]:

@@ -2,8 +2,7 @@
 
 An unreachable node is never given up: its data is lost only by evidence (`Observed.lost`).
 
-Calls are safe to delay and to repeat: each first checks which node is at the address, and does nothing if its goal
-is
+Calls are safe to delay and to repeat: each first checks which node is at the address, and does nothing if its goal is
 reached (client/commands.py).
 """
 

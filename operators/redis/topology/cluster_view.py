@@ -15,27 +15,7 @@ from operators.redis.topology import view_conflicts
 from operators.redis.topology.merged_view import MergedView, Seen
 from operators.redis.topology.view_conflicts import Disagreement
 
-__all__ = ["ClusterView", "Disagreement", "OpenSlot", "Seen"]
-
-
-@dataclass(frozen=True, slots=True)
-class OpenSlot:
-    """A slot that is migrating or importing at one or both of its ends.
-
-    Attributes:
-        source: id of the node that the slot leaves.
-        target: id of the node that the slot moves to.
-        owner: id of the owner; empty if there is none.
-        at_source: whether it is migrating at the source, which redirects requests for missing keys (`ASK`).
-        at_target: whether it is importing at the target, which answers redirected requests.
-    """
-
-    slot: int
-    source: str
-    target: str
-    owner: str
-    at_source: bool
-    at_target: bool
+__all__ = ["ClusterView", "Disagreement", "Seen"]
 
 
 @dataclass(frozen=True)
@@ -171,21 +151,13 @@ class ClusterView(MergedView):
         return holds and not self.other_copies(node_id)
 
     @cached_property
-    def open(self) -> tuple[OpenSlot, ...]:
-        """Open slots by number; each end reports only itself, and keeps the state across restarts.
+    def open(self) -> Slots:
+        """Slots that are migrating or importing at a node; each reports only itself, and keeps that across restarts.
 
         Source: Redis Cluster specification, "Cluster live reconfiguration".
         """
-        ends: dict[tuple[int, str, str], set[str]] = {}
-        for seen in self.reachable_nodes:
-            for slot, target in seen.line.migrating.items():
-                ends.setdefault((slot, seen.id, target), set()).add("source")
-            for slot, source in seen.line.importing.items():
-                ends.setdefault((slot, source, seen.id), set()).add("target")
-        return tuple(
-            OpenSlot(slot, source, target, self.owners.get(slot, ""), "source" in ends_seen, "target" in ends_seen)
-            for (slot, source, target), ends_seen in sorted(ends.items())
-        )
+        lines = [seen.line for seen in self.reachable_nodes]
+        return Slots.of(*(slot for line in lines for slot in (*line.migrating, *line.importing)))
 
     def missing(self, of: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         """Return, by node id, the ids of reachable members that do not know the node or its address."""

@@ -9,8 +9,7 @@ So a slot is finished only if the status recorded, right before its first comman
 Even a recorded move has not begun before its source is migrating: until then the operator has moved no key. A source
 that was promoted is the exception, because Redis does not replicate the mark (Valkey does since 8.0).
 
-If the status was lost, nothing is recorded, and no open slot is finished. One written by an operator that recorded no
-moves is recognized by `moves` missing: then its progress report (status.migration), which names both pods, counts.
+If the status was lost, nothing is recorded, and no open slot is finished.
 
 Sources: verifyClusterConfigWithData in cluster.c of Redis 7.0, in cluster_legacy.c of Valkey 8.0; Redis Cluster
 specification, "Cluster live reconfiguration".

@@ -8,6 +8,7 @@ from tests.harness.disturbance import DISTURBANCES, Disturbance
 from tests.harness.scenario import Scenario
 from tests.harness.scoreboard import Scoreboard
 from tests.harness.sweep import sweep
+from tests.support.levels import swept
 from tests.support.memcached.scenarios import MEMCACHED, SCENARIOS
 
 OF_EACH_COMMIT = {
@@ -17,17 +18,20 @@ OF_EACH_COMMIT = {
     "upgrade from release 0.1.0": {"crash after a write", "missed event"},
     "orphaned and adopted": {"missed event"},
 }
-"""Disturbances by scenario that run for each commit; the others run each night."""
+"""Disturbances by scenario that run for each commit, at all points."""
+
+NIGHTLY_SHARE = 3
+"""Points of the other disturbances for each one that runs each night; all of them run each week."""
 
 CASES = [
-    pytest.param(
-        scenario,
-        disturbance,
-        id=f"{scenario}-{disturbance}",
-        marks=() if str(disturbance) in OF_EACH_COMMIT.get(scenario.name, ()) else pytest.mark.nightly,
-    )
+    case
     for scenario in SCENARIOS
     for disturbance in DISTURBANCES
+    for case in (
+        [pytest.param(scenario, disturbance, id=f"{scenario}-{disturbance}")]
+        if str(disturbance) in OF_EACH_COMMIT.get(scenario.name, ())
+        else swept(scenario, disturbance, NIGHTLY_SHARE, each_night=True)
+    )
 ]
 
 

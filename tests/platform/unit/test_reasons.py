@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import operators
-from operators.etcd.backup.store import BackupError, StoreError
 from shared.kubernetes.errors import KubeError
 from shared.runtime import reconciler
 from shared.runtime.errors import DatabaseError
@@ -34,7 +33,7 @@ def test_every_declared_reason_is_used(name: str) -> None:
     sources = [path for folder in ("shared", "operators") for path in product(folder) if path != module]
     words = frozenset().union(*(words_in(path) for path in sources))
     assert {constant for constant in declared if constant not in words} == set()
-    of_errors = {error.__name__ for error in (*subclasses(DatabaseError), *subclasses(BackupError))}
+    of_errors = {error.__name__ for error in subclasses(DatabaseError)}
     by_name = {"MemberRefused", "MemberUnreachable", "NoResult"} if name == "etcd" else set()  # backup/program.py
     assert set(CATALOGUES[name]) - set(declared.values()) - of_errors == by_name
 
@@ -58,8 +57,8 @@ def subclasses(error: type[Exception]) -> Iterator[type[Exception]]:
 
 
 def test_each_error_has_the_reason_of_its_name() -> None:
-    abstract = {"EtcdError", "RedisError", StoreError.__name__}
-    for error in (*subclasses(DatabaseError), *subclasses(BackupError)):
+    abstract = {"EtcdError", "RedisError", "BackupError", "StoreError"}
+    for error in subclasses(DatabaseError):
         if error.__name__ not in abstract and not error.__module__.startswith("tests."):
             assert vars(error)["reason"] == error.__name__
 

@@ -110,7 +110,14 @@ def _is_there(run: ScenarioRun, case: Case) -> bool:
     return any(each["metadata"]["name"] == case.name for each in run.stage.find())
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.nightly, id="each"), pytest.param(9, id="some")])
+@pytest.mark.parametrize(
+    "every",
+    [
+        pytest.param(1, marks=pytest.mark.weekly, id="each"),
+        pytest.param(4, marks=pytest.mark.nightly, id="a quarter"),
+        pytest.param(9, id="some"),
+    ],
+)
 @KINDS
 async def test_pause_in_the_middle_of_the_creation_ends_all_writes(case: Case, every: int) -> None:
     run = ScenarioRun(World(case.subject))

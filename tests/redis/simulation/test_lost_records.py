@@ -27,7 +27,7 @@ from tests.support.redis.scenarios import REDIS, all_pods_deleted, cluster, in_m
 
 PRESENT, OLDER_CRD, EARLIER_BUILD = "present", "an older CRD", "an earlier build of the operator"
 
-NIGHTLY_SHARE = 12
+NIGHTLY_SHARE = 24
 """Points of a scenario for each one that runs each night; all run each week."""
 
 

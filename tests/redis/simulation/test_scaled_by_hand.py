@@ -12,7 +12,7 @@ from tests.harness.scoreboard import Scoreboard
 from tests.harness.sweep import sweep
 from tests.support.redis.scenarios import NAME, REDIS, cluster
 
-COMMIT_SHARE, NIGHTLY_SHARE = 48, 4
+COMMIT_SHARE, NIGHTLY_SHARE = 48, 12
 """Points of a scenario for each one that runs at each commit, and each night; all run each week."""
 
 

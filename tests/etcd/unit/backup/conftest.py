@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.etcd.backup.s3 import Bucket, BucketLocation
+from operators.etcd.backup.s3 import Bucket, BucketLocation, opened
 from operators.etcd.backup.store import SnapshotStore
 from operators.etcd.backup.volume import Volume
 from tests.support.object_store import ACCESS_KEY, REGION, SECRET_KEY, ObjectStore, object_store
@@ -25,11 +25,8 @@ def objects() -> Iterator[ObjectStore]:
 async def bucket_of(objects: ObjectStore, bucket: str, **location: str) -> AsyncIterator[Bucket]:
     """Open a bucket with the operator's S3 client."""
     given = {"endpoint": objects.url, "region": REGION, "access_key": ACCESS_KEY, "secret_key": SECRET_KEY} | location
-    store = await Bucket(BucketLocation(bucket, **given)).open()
-    try:
+    async with opened(BucketLocation(bucket, **given)) as store:
         yield store
-    finally:
-        await store.aclose()
 
 
 @pytest.fixture(params=["volume", "s3"])

@@ -20,6 +20,7 @@ from operators.etcd.backup.store import (
     StoreFull,
     StoreRefused,
     StoreUnreachable,
+    blocks_of,
 )
 from operators.etcd.backup.volume import ABANDONED_SECONDS, Volume
 from tests.etcd.unit.backup.conftest import bucket_of
@@ -29,19 +30,19 @@ from tests.support.object_store import ObjectStore
 LONG = os.urandom(2 * BLOCK_BYTES + 4711)
 
 
-def blocks_of(content: bytes) -> list[bytes]:
+def split(content: bytes) -> list[bytes]:
     return [content[at : at + BLOCK_BYTES] for at in range(0, len(content), BLOCK_BYTES)]
 
 
 async def keep(store: SnapshotStore, name: str, content: bytes) -> None:
     async with store.draft(name) as draft:
-        for block in blocks_of(content):
+        for block in split(content):
             await draft.write(block)
         await draft.keep()
 
 
 async def content_of(store: SnapshotStore, name: str) -> bytes:
-    return b"".join([block async for block in store.blocks(name)])
+    return b"".join([block async for block in blocks_of(store, name)])
 
 
 @pytest.mark.parametrize("content", [b"", b"short", LONG, LONG[:BLOCK_BYTES], LONG[: 2 * BLOCK_BYTES]])
@@ -62,7 +63,7 @@ async def test_abandoned_draft_leaves_no_file(store: SnapshotStore) -> None:
 
     async def give_up() -> None:
         async with store.draft("demo-1/a.db") as draft:
-            for block in blocks_of(LONG):
+            for block in split(LONG):
                 await draft.write(block)
             raise ZeroDivisionError
 
@@ -103,7 +104,7 @@ async def test_interrupted_draft_leaves_no_multipart_upload(objects: ObjectStore
 
         async def upload() -> None:
             async with store.draft("a.db") as draft:
-                for block in blocks_of(LONG):
+                for block in split(LONG):
                     await draft.write(block)
                 await asyncio.sleep(60)
 

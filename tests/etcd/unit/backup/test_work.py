@@ -27,6 +27,7 @@ from operators.etcd.backup.store import (
     SnapshotStore,
     SnapshotTooNew,
     StoreFull,
+    blocks_of,
 )
 from operators.etcd.backup.volume import Volume
 from operators.etcd.backup.work import SnapshotOrder
@@ -87,7 +88,7 @@ async def keep(store: SnapshotStore, name: str, content: bytes) -> None:
 async def test_snapshot_is_stored_with_its_record(store: SnapshotStore) -> None:
     record = await take(store)
     assert await store.names("demo-1") == ["demo-1/a.db", "demo-1/a.db.json"]
-    assert b"".join([block async for block in store.blocks("demo-1/a.db")]) == SNAPSHOT
+    assert b"".join([block async for block in blocks_of(store, "demo-1/a.db")]) == SNAPSHOT
     assert Record.from_json(await store.read("demo-1/a.db.json", 0, BLOCK_BYTES)) == record
     assert (record.size, record.sha256) == (len(SNAPSHOT), hashlib.sha256(SNAPSHOT).hexdigest())
     assert (record.revision, record.version, record.cluster_id) == (7, "3.6.0", "00000000000000c1")
@@ -170,7 +171,7 @@ async def test_failed_attempt_keeps_the_former_file_of_the_backup(store: Snapsho
     await take(store)
     with pytest.raises(SnapshotCorrupt):
         await take(store, Member(b"!" + SNAPSHOT[1:]))
-    assert b"".join([block async for block in store.blocks("demo-1/a.db")]) == SNAPSHOT
+    assert b"".join([block async for block in blocks_of(store, "demo-1/a.db")]) == SNAPSHOT
 
 
 # Retention.

@@ -24,6 +24,7 @@ from operators.etcd.steps import quorum_recovery
 from operators.etcd.steps.data_loss import QuorumLoss, loss
 from operators.etcd.steps.quorum_recovery import clear_marks, executing, recover_quorum, replicas, report
 from operators.etcd.steps.recording import record_cluster
+from shared.kubernetes.accessors import annotation
 from shared.kubernetes.kinds import STATEFUL_SET, Obj
 from shared.runtime import plan as steps
 from shared.runtime.plan import Step
@@ -742,7 +743,7 @@ def test_recovery_makes_a_new_cluster_of_the_survivors_data() -> None:
     (act,) = recover(resource, world).actions
     assert isinstance(act, steps.Apply)
     assert act.obj["metadata"]["name"] == recovery_pod_name(resource)
-    assert quorum_recovery.token_of(act.obj) == RECORDED["token"]
+    assert annotation(act.obj, pods.TOKEN) == RECORDED["token"]
     claims = [volume["persistentVolumeClaim"]["claimName"] for volume in act.obj["spec"]["volumes"]]
     assert claims == ["data-demo-0"]
     (restore,) = [made for made in act.obj["spec"]["initContainers"] if "--skip-hash-check=true" in made["args"]]
