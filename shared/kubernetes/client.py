@@ -165,8 +165,8 @@ class Kube:
         metadata: Obj = found["metadata"]
         return metadata
 
-    async def get_own(self, kind: Kind, namespace: str, name: str, *, is_new: bool = False) -> Obj:  # noqa: ARG002
-        """Return an object that the operator itself writes: changes by others may be noticed later than those of `get`.
+    async def find_own(self, kind: Kind, namespace: str, name: str, *, is_new: bool) -> Obj | None:  # noqa: ARG002
+        """Return an object that the operator itself writes: changes by others may be noticed later than by `find`.
 
         They differ while a reconcile observes a resource (runtime/dependencies.py).
 
@@ -174,7 +174,7 @@ class Kube:
             is_new: whether the object is missing unless something unusual has happened. It may then be reported as
                 missing without a read: a creation fails if it exists, and the next reconcile reads it.
         """
-        return await self.get(kind, namespace, name)
+        return await self.find(kind, namespace, name)
 
     async def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "") -> Obj:
         """Return the list object: `items`, each with apiVersion and kind, and `metadata.resourceVersion`.

@@ -39,21 +39,14 @@ class Reachability:
     Args:
         transport: transport whose connections no other work takes.
         returned: called when the server is ready again after it was down.
-        sleep: waits for a number of seconds.
 
     Attributes:
         is_down: whether the server is not ready, as known from its own answer or because there was none.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        returned: Callable[[], Awaitable[None]],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    def __init__(self, transport: Transport, returned: Callable[[], Awaitable[None]]) -> None:
         self._transport = transport
         self._returned = returned
-        self._sleep = sleep
         self._suspected = asyncio.Event()
         self.is_down = False
 
@@ -71,13 +64,13 @@ class Reachability:
                 if failures == FAILURES:
                     log.warning("the API server is not ready; looking for it every %g s", INTERVAL_SECONDS)
                     self.is_down = True
-                await self._sleep(INTERVAL_SECONDS)
+                await asyncio.sleep(INTERVAL_SECONDS)
             self._suspected.clear()
             if self.is_down:
                 log.info("the API server is ready again")
                 self.is_down = False
                 await self._returned()
-            await self._sleep(INTERVAL_SECONDS)
+            await asyncio.sleep(INTERVAL_SECONDS)
 
     async def _is_ready(self) -> bool:
         with contextlib.suppress(Unavailable, TimeoutError):

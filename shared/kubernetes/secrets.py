@@ -10,7 +10,6 @@ import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from shared.kubernetes.client import Kube
-from shared.kubernetes.errors import NotFound
 from shared.kubernetes.kinds import SECRET, Obj
 
 CERTIFICATE_KEY, PRIVATE_KEY, AUTHORITY_KEY = "tls.crt", "tls.key", "ca.crt"
@@ -134,18 +133,6 @@ def shorten(secret: Obj) -> None:
         left -= len(data[key])
         if left < 0:
             data[key] = TOO_LONG
-
-
-async def find_own(kube: Kube, namespace: str, name: str, *, is_new: bool = False) -> Obj | None:
-    """Return a Secret that the operator itself writes; None if it does not exist.
-
-    Args:
-        is_new: whether it is expected to be missing (`Kube.get_own`).
-    """
-    try:
-        return await kube.get_own(SECRET, namespace, name, is_new=is_new)
-    except NotFound:
-        return None
 
 
 def content_of(secret: Obj | None) -> Mapping[str, str]:

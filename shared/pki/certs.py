@@ -236,7 +236,7 @@ def client_context(pair: Pair | None, authority: str = "") -> ssl.SSLContext:
 
 
 def _holding(pair: Pair, context: ssl.SSLContext) -> ssl.SSLContext:
-    with _as_file(_loadable(pair)) as path:
+    with _as_file(loadable(pair)) as path:
         try:
             # Without a password OpenSSL would prompt for one on the terminal if the key is encrypted.
             context.load_cert_chain(path, password="")
@@ -246,20 +246,14 @@ def _holding(pair: Pair, context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
-def require_loadable(pair: Pair) -> None:
-    """Require a pair that OpenSSL loads within milliseconds.
+def loadable(pair: Pair) -> str:
+    """Return the PEM blocks of a pair that OpenSSL loads within milliseconds: keys, then certificates.
+
+    The text around them is neither judged nor given to OpenSSL, which might find a block in it that is not judged.
 
     Raises:
         ValueError: the pair is too large, or the key is encrypted: its author chooses how long OpenSSL tries to decrypt
             it, up to hours.
-    """
-    _loadable(pair)
-
-
-def _loadable(pair: Pair) -> str:
-    """Return the PEM blocks of a pair that OpenSSL may load: keys, then certificates; see `require_loadable`.
-
-    The text around them is neither judged nor given to OpenSSL, which might find a block in it that is not judged.
     """
     if excess := excess_of(pair.certificate, MAX_CHAIN, MAX_CHAIN_BYTES):
         raise ValueError(excess)

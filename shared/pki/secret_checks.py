@@ -180,7 +180,7 @@ def wrong_with_pair(pair: certs.Pair, authority: str = "") -> str:
         The keys of the Secret, the problem and how to fix it; empty if there is no problem.
     """
     try:
-        certs.require_loadable(pair)
+        certs.loadable(pair)
         certs.read(pair.certificate)
         serving, connecting = certs.server_context(pair), unverifying(pair)
     except ValueError as wrong:

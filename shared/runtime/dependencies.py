@@ -352,13 +352,13 @@ class _NotingKube(Kube):
         async for page in super().pages(kind, namespace, labels=labels):
             yield page
 
-    async def get_own(self, kind: Kind, namespace: str, name: str, *, is_new: bool = False) -> Obj:
+    async def find_own(self, kind: Kind, namespace: str, name: str, *, is_new: bool) -> Obj | None:
         if kind in self._dependencies.kinds:
             noted = (kind, namespace, name)
             self._dependencies.note_own(noted)
             if is_new and not self._dependencies.has_conflict(noted):
                 self._dependencies.known(self._key).setdefault(noted, None)
-        return await self.get(kind, namespace, name)
+        return await self.find(kind, namespace, name)
 
 
 def _version(found: Obj | None) -> int:

@@ -25,10 +25,9 @@ import logging
 import random
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
 
 from shared.kubernetes.client import Kube, Request, Response, Transport
 from shared.kubernetes.errors import Conflict, KubeError, Unavailable
@@ -136,16 +135,28 @@ async def unopposed() -> AsyncIterator[asyncio.Future[None]]:
     yield asyncio.get_running_loop().create_future()
 
 
-class Balance(Protocol):
-    """Spreads several Leases over the replicas."""
+class EvenBalance:
+    """Spreads the shards over the replicas: each leads as many as any other, or one more.
+
+    Args:
+        identity: identity of this replica.
+
+    Attributes:
+        leaderships: candidacy of the replica for each shard.
+    """
+
+    def __init__(self, identity: str) -> None:
+        self._identity = identity
+        self.leaderships: Sequence[Leadership] = ()
 
     def wants(self, leadership: Leadership) -> bool:
-        """Whether this replica should lead instead of the holder."""
-        ...
+        """Whether the holder leads at least two more than this replica, also when all requests are granted."""
+        holders = [each.next_holder for each in self.leaderships]
+        return holders.count(leadership.next_holder) > holders.count(self._identity) + 1
 
     def can_spare(self) -> bool:
-        """Whether this replica may hand a Lease over to a replica that requests it."""
-        ...
+        """Whether this replica leads another shard, too."""
+        return sum(each.leads and not each.requested.is_set() for each in self.leaderships) > 1
 
 
 def new_identity() -> str:
@@ -177,7 +188,7 @@ class Leadership:
         times: Times,
         identity: str = "",
         clock: Callable[[], float] | None = None,
-        balance: Balance | None = None,
+        balance: EvenBalance | None = None,
         is_shared: bool = False,
     ) -> None:
         self._kube = kube

@@ -14,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from shared.kubernetes.client import Kube
 from shared.kubernetes.kinds import Key
 from shared.runtime.executor import Permit, always
-from shared.runtime.leader_election import Balance, Leadership, Term, Times, new_identity, unopposed
+from shared.runtime.leader_election import EvenBalance, Leadership, Term, Times, new_identity, unopposed
 from shared.status.events import Recorder
 
 MAX_SHARDS = 10
@@ -93,7 +93,7 @@ class Election:
         identity = identity or new_identity()
 
         def candidate(
-            name: str, identity: str, balance: Balance | None = None, *, is_shared: bool = False
+            name: str, identity: str, balance: EvenBalance | None = None, *, is_shared: bool = False
         ) -> Leadership:
             return Leadership(
                 kube,
@@ -112,7 +112,7 @@ class Election:
             alone = candidate(operator, identity)
             self.shards: tuple[Shard, ...] = (Shard(0, 1, alone.term, alone.permit, alone.requested, alone.continues),)
             return
-        balance = _EvenBalance(identity)
+        balance = EvenBalance(identity)
         guard = self._guard = _Guard(candidate(operator, f"{shards}-shards", is_shared=True))
         self._leaderships = [candidate(lease_of(operator, i), identity, balance) for i in range(shards)]
         balance.leaderships = self._leaderships
@@ -171,27 +171,3 @@ async def _first(*futures: asyncio.Future[None]) -> None:
     done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
     for future in done:
         future.result()
-
-
-class _EvenBalance:
-    """Spreads the shards over the replicas: each leads as many as any other, or one more.
-
-    Args:
-        identity: identity of this replica.
-
-    Attributes:
-        leaderships: candidacy of the replica for each shard.
-    """
-
-    def __init__(self, identity: str) -> None:
-        self._identity = identity
-        self.leaderships: Sequence[Leadership] = ()
-
-    def wants(self, leadership: Leadership) -> bool:
-        """Whether the holder leads at least two more than this replica, also when all requests are granted."""
-        holders = [each.next_holder for each in self.leaderships]
-        return holders.count(leadership.next_holder) > holders.count(self._identity) + 1
-
-    def can_spare(self) -> bool:
-        """Whether this replica leads another shard, too."""
-        return sum(each.leads and not each.requested.is_set() for each in self.leaderships) > 1

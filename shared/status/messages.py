@@ -44,7 +44,7 @@ def settled(message: str, former: str, limit: int = MAX_CONDITION_CHARACTERS) ->
     return shortened(former, limit) if lacks_detail_of(bounded, former) else bounded
 
 
-def grouped(hindrances: Mapping[str, str], total: int, noun: str = "pods") -> list[str]:
+def grouped(hindrances: Mapping[str, str], total: int) -> list[str]:
     """Return one sentence for each hindrance, with the pods that have it.
 
     A hindrance without a detail that others have ("cannot pull redis:8" and "cannot pull redis:8: …") joins them.
@@ -52,20 +52,19 @@ def grouped(hindrances: Mapping[str, str], total: int, noun: str = "pods") -> li
     Args:
         hindrances: predicates by name of the pod, such as "is starting"; without a period.
         total: number of all pods that are requested.
-        noun: the pods in the plural.
     """
     texts = list(dict.fromkeys(text.rstrip(".") for text in hindrances.values()))
     names: dict[str, list[str]] = {}
     for name, text in hindrances.items():
         plain = text.rstrip(".")
         names.setdefault(next((each for each in texts if lacks_detail_of(plain, each)), plain), []).append(name)
-    return [_sentence(found, text, total, noun) for text, found in names.items()]
+    return [_sentence(found, text, total) for text, found in names.items()]
 
 
-def _sentence(names: list[str], predicate: str, total: int, noun: str) -> str:
+def _sentence(names: list[str], predicate: str, total: int) -> str:
     if len(names) == 1:
         return f"{names[0]} {predicate}."
     verb, _, rest = predicate.partition(" ")
     is_counted = len(names) > MAX_NAMED_PODS or len(names) == total
-    subject = f"{len(names)} of {total} {noun}" if is_counted else f"{', '.join(names[:-1])} and {names[-1]}"
+    subject = f"{len(names)} of {total} pods" if is_counted else f"{', '.join(names[:-1])} and {names[-1]}"
     return f"{subject} {_PLURAL.get(verb, verb)} {rest}."

@@ -25,7 +25,6 @@ from shared.kubernetes.secrets import (
     content_of,
     encoded,
     excess,
-    find_own,
     shorten,
 )
 from shared.runtime.cache import Cache
@@ -115,10 +114,10 @@ async def read(kube: Kube, cache: Cache, resource: Obj, *, is_new: bool = False,
     """Read the Secret of a resource, or the one of this name.
 
     Args:
-        is_new: whether the Secret is expected to be missing, because the resource is new (`Kube.get_own`).
+        is_new: whether the Secret is expected to be missing, because the resource is new (`Kube.find_own`).
     """
     namespace, service = resource["metadata"]["namespace"], resource["metadata"]["name"]
-    found = await find_own(kube, namespace, name or secret_name(service), is_new=is_new)
+    found = await kube.find_own(SECRET, namespace, name or secret_name(service), is_new=is_new)
     if found is not None:
         shorten(found)
     proven = found is not None and is_proven(resource, found)

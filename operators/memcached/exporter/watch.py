@@ -153,12 +153,6 @@ class Watch:
         else:
             self.error = ""
 
-    async def aclose(self) -> None:
-        """Close the connection."""
-        server, self._server = self._server, None
-        if server is not None:
-            await server.aclose()
-
     async def _observe(self, now: float) -> None:
         stats = await self._stats(now)
         self._responded, self._silent_since = self._clock(), None

@@ -20,7 +20,6 @@ from operators.etcd.objects import bootstrap
 from operators.etcd.objects import names as object_names
 from operators.etcd.objects.bootstrap import successor, successor_of
 from operators.etcd.state.observed import Observed
-from operators.etcd.steps import quorum_recovery
 from operators.etcd.steps.data_loss import QuorumLoss, loss
 from operators.etcd.steps.quorum_recovery import clear_marks, executing, recover_quorum, replicas, report
 from operators.etcd.steps.recording import record_cluster

@@ -137,7 +137,7 @@ def test_text_around_a_key_and_a_certificate_does_not_matter() -> None:
         ("-----BEGIN NOTHING\nProc-Type: 4,ENCRYPTED\n", "\n-----BEGIN\n"),
         (signed()[1].certificate, ""),
     ]:
-        certs.require_loadable(Pair(pair.certificate, f"{before}{pair.key}{after}"))
+        certs.loadable(Pair(pair.certificate, f"{before}{pair.key}{after}"))
         certs.server_context(Pair(pair.certificate, f"{before}{pair.key}{after}"))
     for before in ("# NOT ENCRYPTED\n", "Certificate:\n    Subject: CN = ENCRYPTED\n"):
         certs.server_context(Pair(f"{before}{pair.certificate}", pair.key))
@@ -172,7 +172,7 @@ def test_encrypted_key_is_refused_wherever_it_is(form: serialization.PrivateForm
         (pair.certificate + encrypted, pair.key),
         (pair.certificate + inside, pair.key),
     ]:
-        for check in (certs.require_loadable, certs.server_context, certs.client_context):
+        for check in (certs.loadable, certs.server_context, certs.client_context):
             with pytest.raises(ValueError, match="the key is encrypted, and there is no password for it: store it"):
                 check(Pair(certificate, key))
 
@@ -207,7 +207,7 @@ def test_encrypted_key_that_openssl_alone_would_find_is_never_decrypted(monkeypa
 )
 def test_size_of_a_key_and_of_the_text_around_it_is_bounded(key: str, because: str) -> None:
     with pytest.raises(ValueError, match=because):
-        certs.require_loadable(Pair(signed()[1].certificate, key))
+        certs.loadable(Pair(signed()[1].certificate, key))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_size_of_a_key_and_of_the_text_around_it_is_bounded(key: str, because: s
 async def test_hostile_text_around_a_key_does_not_occupy_the_operator(part: str) -> None:
     text = part * (certs.MAX_KEY_FILE_BYTES // len(part))
     async with cost.bounded():
-        certs.require_loadable(Pair(text, text))
+        certs.loadable(Pair(text, text))
 
 
 # Issuing.

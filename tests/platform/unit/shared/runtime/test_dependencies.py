@@ -276,13 +276,13 @@ async def test_missing_object_is_read_again_after_its_creation(settled: Settled)
 
 async def test_own_object_is_not_polled_and_read_again_at_the_next_reconcile(settled: Settled) -> None:
     with settled.dependencies.noting(OTHER, settled.kube) as kube:
-        await secrets.find_own(kube, "default", "connection")
+        await kube.find_own(SECRET, "default", "connection", is_new=False)
     assert ("default", "connection") not in settled.dependencies.names(SECRET, None)
 
     async def reconcile() -> int:
         before = settled.server.log.reads.total()
         with settled.dependencies.noting(OTHER, settled.kube, settled.SPEC) as kube:
-            await secrets.find_own(kube, "default", "connection")
+            await kube.find_own(SECRET, "default", "connection", is_new=False)
         settled.dependencies.settle(OTHER, settled.SPEC)
         return settled.server.log.reads.total() - before
 

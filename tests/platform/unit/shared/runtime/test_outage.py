@@ -250,8 +250,8 @@ class Owners:
             await asyncio.sleep(0.1)
 
     async def _observe(self, resource: Obj, _: Cache, kube: Kube) -> None:
-        read = kube.get_own if self._makes_secrets else kube.get
-        await read(SECRET, resource["metadata"]["namespace"], resource["metadata"]["name"])
+        name = (SECRET, resource["metadata"]["namespace"], resource["metadata"]["name"])
+        await (kube.find_own(*name, is_new=False) if self._makes_secrets else kube.get(*name))
         self.observed.add(resource["metadata"]["name"])
 
     def _plan(self, _: Obj, __: None, ___: datetime) -> Plan:
