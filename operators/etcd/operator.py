@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from operators.etcd.alarm_probe import alarm_probe
 from operators.etcd.api import backup, resource
 from operators.etcd.api.catalogue import ETCD, weaknesses_of
@@ -11,6 +13,7 @@ from operators.etcd.client import gateway
 from operators.etcd.client.commands import execute
 from operators.etcd.client.server import Connect
 from operators.etcd.objects import names
+from operators.etcd.objects.pod import restarts
 from operators.etcd.observe import observer
 from operators.etcd.plan import Planner
 from operators.etcd.reasons import REASONS
@@ -81,7 +84,10 @@ OPERATOR = Operator(
     summary="an etcd cluster of three members",
     image_repository=ETCD.image,
     catalogues=(ETCD,),
-    kinds=(ServedKind(resource.API, clusters, resource.ADMISSION), ServedKind(backup.API, backups, backup.ADMISSION)),
+    kinds=(
+        ServedKind(resource.API, clusters, replace(resource.ADMISSION, restarts=restarts)),
+        ServedKind(backup.API, backups, backup.ADMISSION),
+    ),
     reasons=REASONS,
     values="operators.etcd.manifests.values:EtcdOperatorValues",
     dashboard="operators.etcd.manifests.dashboard:PAGE",

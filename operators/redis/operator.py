@@ -11,6 +11,7 @@ from operators.redis.api.catalogue import REDIS, VALKEY, weaknesses_of
 from operators.redis.client import connection
 from operators.redis.client.commands import execute
 from operators.redis.client.server import Connect
+from operators.redis.objects.pod import restarts
 from operators.redis.observe import observer
 from operators.redis.plan import Planner
 from operators.redis.reasons import REASONS
@@ -65,7 +66,10 @@ def clusters(
 
 def admitted(options: Options) -> Admission:
     """Return the admission of RedisClusters with the default versions of the options."""
-    return replace(admission.ADMISSION, default=partial(resource.default, versions=options.option(NEW_VERSIONS)))
+    return replace(ADMISSION, default=partial(resource.default, versions=options.option(NEW_VERSIONS)))
+
+
+ADMISSION = replace(admission.ADMISSION, restarts=restarts)
 
 
 OPERATOR = Operator(
@@ -73,7 +77,7 @@ OPERATOR = Operator(
     summary="a Redis cluster of three primaries and three replicas",
     image_repository=REDIS.image,
     catalogues=(REDIS, VALKEY),
-    kinds=(ServedKind(resource.API, clusters, admission.ADMISSION, configured=admitted),),
+    kinds=(ServedKind(resource.API, clusters, ADMISSION, configured=admitted),),
     flags=FLAGS,
     reasons=REASONS,
     values="operators.redis.manifests.values:RedisOperatorValues",

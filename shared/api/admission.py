@@ -20,11 +20,12 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from shared.api.spec import MAX_ERRORS, Admission
+from shared.api.spec import MAX_ERRORS, Admission, InvalidSpec
 from shared.kubernetes.encoding import count_values, decode, encode
 from shared.kubernetes.kinds import Obj
 from shared.observability import metrics
@@ -103,12 +104,14 @@ class AdmissionRequest:
         admission: defaulting and validation of this kind.
         obj: the new state of the resource; empty for a deletion.
         old: the previous state of the resource; None for a creation.
+        dry_run: whether nothing is stored, also if the response allows it.
     """
 
     uid: str
     admission: Admission
     obj: Obj
     old: Obj | None
+    dry_run: bool = False
 
     @property
     def leaving(self) -> bool:
@@ -167,14 +170,37 @@ def _validate(incoming: AdmissionRequest) -> Obj:
         raise BadRequest("the resource has no metadata.name.")
     review = incoming.admission.review(incoming.obj, incoming.old)
     answer: Obj = {"allowed": not review.errors}
-    if review.warnings:
-        plain = dict.fromkeys(" ".join(warning.split()) for warning in review.warnings)
+    warnings = review.warnings if review.errors else (*review.warnings, *_preview(incoming))
+    if warnings:
+        plain = dict.fromkeys(" ".join(warning.split()) for warning in warnings)
         answer["warnings"] = [shortened(warning, MAX_WARNING_CHARACTERS) for warning in plain]
     if review.errors:
         metrics.WEBHOOK_REFUSALS.labels(kind=incoming.admission.kind.name).inc()
         errors = [shortened(error, MAX_ERROR_CHARACTERS) for error in review.errors[:MAX_ERRORS]]
         answer["status"] = _refusal(incoming, errors)
     return answer
+
+
+def _preview(incoming: AdmissionRequest) -> Iterator[str]:
+    """Yield what a dry run shows of a change: the pods that it replaces, adds and removes (`kubectl platform plan`)."""
+    old, restarts, default = incoming.old, incoming.admission.restarts, incoming.admission.default
+    if old is None or not incoming.dry_run:
+        return
+    former, spec = (default(each).get("spec") or {} for each in (old, incoming.obj))
+    changed = sorted(name for name in former.keys() | spec.keys() if former.get(name) != spec.get(name))
+    for before, after in ((former.get(name), spec.get(name)) for name in _COUNTS if name in changed):
+        if isinstance(before, int) and isinstance(after, int):
+            verb = "adds" if after > before else "removes"
+            yield f"dry run: {verb} {abs(after - before)} pods ({before} → {after})."
+    if restarts is not None:
+        fields = ", ".join(f"spec.{name}" for name in changed)
+        with suppress(InvalidSpec):  # of the former spec: there is nothing to compare with
+            replaces = "replaces the pods, one by one" if restarts(old, incoming.obj) else "replaces no pod"
+            yield f"dry run: {replaces} ({shortened(fields, MAX_QUOTED_CHARACTERS)})."
+    yield "dry run: kubectl platform plan -f FILE shows each step of this change."
+
+
+_COUNTS = ("size", "replicas")
 
 
 def _excess(incoming: AdmissionRequest, limit: Size) -> str | None:
@@ -284,7 +310,7 @@ def _read(body: bytes, known: Mapping[Any, Admission]) -> AdmissionRequest:
         raise BadRequest("request.object and request.oldObject are not objects.")
     if not all(isinstance(part.get("metadata", {}), dict) for part in (obj, old or {})):
         raise BadRequest("metadata of a resource is not an object.")
-    return AdmissionRequest(uid, admission, obj, old)
+    return AdmissionRequest(uid, admission, obj, old, request.get("dryRun") is True)
 
 
 def _size_of(state: Obj | None) -> Size:

@@ -243,12 +243,15 @@ class Admission:
             even an invalid one: rejecting is up to `review`.
         review: validates a resource, given the previous state (None for a creation).
         exposure: returns how far a valid resource is open; None if the platform policy does not apply to the kind.
+        restarts: returns whether a change of a valid spec replaces pods; None if the warnings of `review` report that,
+            or if none does.
     """
 
     kind: Kind
     default: Callable[[Obj], Obj]
     review: Callable[[Obj, Obj | None], Review]
     exposure: Callable[[Obj], Exposure] | None = None
+    restarts: Callable[[Obj, Obj], bool] | None = None
 
 
 Spec = TypeVar("Spec", bound=SpecModel)

@@ -42,6 +42,16 @@ AFFINITY = Deferred("", "affinity")
 """Affinity of the pods: by default, operators spread them over zones."""
 
 
+def without(template: Obj, parts: Sequence[Deferred]) -> Obj:
+    """Return a template without deferred parts."""
+    pod = {name: value for name, value in template["spec"].items() if Deferred("", name) not in parts}
+    pod["containers"] = [
+        {name: value for name, value in each.items() if Deferred(each["name"], name) not in parts}
+        for each in pod["containers"]
+    ]
+    return {**template, "spec": pod}
+
+
 class Digest(NamedTuple):
     """How outdated pods of a workload with the strategy OnDelete are found.
 

@@ -62,6 +62,7 @@ VALUE_OPTIONS = frozenset(
         "-o",
         "-l",
         "-f",
+        "--dry-run",
         "--from-literal",
         "--filename",
         "--from-file",

@@ -198,6 +198,7 @@ def body_of(kind: str, obj: Any, old: Any, bomb: str) -> bytes:
         "operation": "UPDATE" if old else "CREATE",
         "object": obj,
         "oldObject": old,
+        "dryRun": True,  # the response has more
     }
     review = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
     return review.replace(f'"{MARK}"', bomb).encode(errors="surrogatepass")

@@ -17,7 +17,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
-from shared.steps.deferred import AFFINITY, Deferred, Digest
+from shared.steps.deferred import AFFINITY, Deferred, Digest, without
 
 RUN_AS_USER = 65532
 """User and group of the members: no user of a node, and known to images that run as nonroot."""
@@ -114,6 +114,21 @@ def pod(
     }
     annotations[TEMPLATE] = digest(made)
     return made
+
+
+def restarts(before: Obj, after: Obj) -> bool:
+    """Return whether a change of a valid spec restarts the members.
+
+    Raises:
+        InvalidSpec: a field is invalid.
+    """
+    return _lasting(EtcdCluster.parse(before)) != _lasting(EtcdCluster.parse(after))
+
+
+def _lasting(resource: EtcdCluster) -> str:
+    """Return a digest of what restarts members, as far as the spec determines it."""
+    template = pod(resource, names.owner(resource, ""), resource.image_reference(""), Closed(), MountedSecrets())
+    return digest(without(template, DEFERRED if resource.spec.affinity is None else DEFERRED[:-1]))
 
 
 def serving_label(begins: Start, *, serves: bool) -> dict[str, str]:

@@ -9,7 +9,7 @@ from operators.redis.api.pod_template import HOST_DIRECTORY
 from operators.redis.api.resource import RedisCluster
 from operators.redis.api.spec import SHUTDOWN_GRACE_SECONDS
 from operators.redis.client.server import BUS_PORT, PORT
-from operators.redis.objects import names
+from operators.redis.objects import names, redis_conf
 from operators.redis.objects.names import (
     BUS,
     CERTIFICATE_MARK,
@@ -47,7 +47,7 @@ from shared.kubernetes.kinds import Obj
 from shared.kubernetes.ownership import Owner
 from shared.kubernetes.pods import container_of, template_digest
 from shared.kubernetes.secrets import AUTHORITY_KEY, CERTIFICATE_KEY, PRIVATE_KEY
-from shared.steps.deferred import AFFINITY, Deferred, Digest
+from shared.steps.deferred import AFFINITY, Deferred, Digest, without
 
 USER_ID = 65532
 """User and group of the nodes: no user of the host, and also used by images that run as `nobody`."""
@@ -107,6 +107,25 @@ def pod(
     }
     annotations[TEMPLATE] = digest(made)
     return made
+
+
+def restarts(before: Obj, after: Obj) -> bool:
+    """Return whether a change of a valid spec restarts the nodes.
+
+    Raises:
+        InvalidSpec: a field is invalid.
+    """
+    former, resource = RedisCluster.parse(before), RedisCluster.parse(after)
+    return bool(redis_conf.removed(former, resource)) or _lasting(former) != _lasting(resource)
+
+
+def _lasting(resource: RedisCluster) -> str:
+    """Return a digest of what restarts nodes, as far as the spec determines it."""
+    spec = resource.spec
+    own, image = names.owner(resource, ""), resource.image_reference("")
+    given = {AFFINITY: spec.pods.affinity is not None, EXPORTER_IMAGE: not spec.default_exporter}
+    template = pod(resource, own, image, {}, redis_conf.digest(resource))
+    return digest(without(template, [part for part in DEFERRED if not given.get(part)]))
 
 
 def digest(template: Obj) -> str:

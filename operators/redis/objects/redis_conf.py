@@ -154,8 +154,16 @@ def withdrawn(
         return times
     times = max(times, number_in(annotation(before, WITHDRAWN)))
     applied = [name for name in present(before) if name not in unread]
-    had, has = (set(map(present_name, found)) for found in (applied, _given(resource, template, kept)))
-    return times + bool(had - has)
+    return times + bool(_named(applied) - _named(_given(resource, template, kept)))
+
+
+def removed(before: RedisCluster, after: RedisCluster) -> set[str]:
+    """Return the directives that only the former spec has: `withdrawn` counts them once servers have applied them."""
+    return _named(_given(before, "", NOTHING)) - _named(_given(after, "", NOTHING))
+
+
+def _named(found: Iterable[str]) -> set[str]:
+    return set(map(present_name, found))
 
 
 def number_in(text: str) -> int:

@@ -148,6 +148,17 @@ def test_defaults_are_set_and_warnings_reach_kubectl(plane: ControlPlane, world:
     assert world.get(MEMCACHED)["spec"]["size"] == 2
 
 
+def test_dry_run_shows_what_a_change_does(plane: ControlPlane, world: World, webhooks: Operator) -> None:
+    larger = manifest(size=3)
+    world.create()
+    code, output = kubectl(plane, world, "apply", "--dry-run=server", "-f-", stdin=larger)
+    assert code == 0, output
+    assert "Warning: dry run: adds 2 pods (1 → 3)." in output
+    assert "Warning: dry run: kubectl platform plan -f FILE shows each step of this change." in output
+    assert world.get(MEMCACHED)["spec"]["size"] == 1
+    assert "dry run" not in kubectl(plane, world, "apply", "-f-", stdin=larger)[1]
+
+
 def test_resource_that_violates_a_newer_rule_can_be_labelled_and_deleted(
     plane: ControlPlane, world: World, kube: Callable[..., str]
 ) -> None:

@@ -78,7 +78,30 @@ def test_fields_that_do_not_concern_members_do_not_change_the_pod() -> None:
         {"backup": {"schedule": "0 3 * * *", "destination": {"volume": {"claimName": "backups"}}}},
     ):
         assert pod(cluster(**change)) == before
+        assert not template.restarts(cluster().obj, cluster(**change).obj)
     assert pod(cluster(5)) == before, "scaling up restarts no member"
+
+
+@pytest.mark.parametrize(
+    ("change", "restarting"),
+    [
+        ({"version": "3.6.1"}, True),
+        ({"tls": {"mode": "self"}}, True),
+        ({"affinity": {"nodeAffinity": {}}}, True),
+        ({"quotaBackendBytes": 10**9}, True),
+        ({"storage": {"size": "9Gi"}}, True),
+        ({"size": 5}, False),
+    ],
+)
+def test_change_of_the_spec_restarts_members(change: Obj, restarting: bool) -> None:
+    assert template.restarts(cluster().obj, cluster(**change).obj) is restarting
+    assert template.restarts(cluster(**change).obj, cluster().obj) is restarting
+
+
+def test_probe_alone_restarts_no_member() -> None:
+    """The probe allows for the largest database of the quota; a new one waits for the next restart."""
+    smaller, larger = (cluster(quotaBackendBytes=2 * 10**9, storage={"size": size}).obj for size in ("8Gi", "9Gi"))
+    assert not template.restarts(smaller, larger)
 
 
 def test_pod_of_a_learner_is_not_labelled_for_clients() -> None:

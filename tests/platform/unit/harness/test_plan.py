@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import operators
 from shared.kubernetes.client import Request, Response
 from shared.kubernetes.errors import Forbidden
 from shared.kubernetes.kinds import DEPLOYMENT, POD, SECRET, STATEFUL_SET, Kind, Obj
@@ -61,6 +62,22 @@ async def test_predicted_steps_are_those_that_are_executed(case: Case) -> None:
     assert predicted.outcome == case.outcome, predicted
     assert predicted.ready
     assert form(predicted.steps) == form(await executed(case.operator, play, case.spec))
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(each, id=f"{each.operator}: {each.what}", marks=each.marks) for each in CASES]
+)
+async def test_dry_run_shows_a_replacement_of_pods_if_the_plan_does(case: Case) -> None:
+    play = await plays.begun(WORLDS[case.operator][0], *case.given)
+    found = live(play).resource
+    assert found is not None
+    admission = next(each for each in operators.installed() if each.name == case.operator).kinds[0].admission
+    assert admission is not None
+    if admission.restarts is None:  # each such change has a warning
+        warnings = str(admission.review(changed(found, case.spec), found).warnings)
+        assert "start empty" in warnings or case.outcome == plans.SAFE
+    else:
+        assert admission.restarts(found, changed(found, case.spec)) == (case.outcome == plans.RESTARTS)
 
 
 REST: dict[str, Obj] = {"memcached": {"version": "1.6.18"}, "etcd": {"version": "3.6.16"}, "redis": {"replicas": 8}}

@@ -51,6 +51,7 @@ def rolls(before: Obj, after: Obj) -> bool:
 )
 def test_setting_that_needs_a_restart_changes_the_template(spec: Obj) -> None:
     assert rolls(pod(), pod(**spec))
+    assert template.restarts(wished().obj, wished(**spec).obj)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,21 @@ def test_setting_that_needs_a_restart_changes_the_template(spec: Obj) -> None:
 )
 def test_setting_that_needs_no_restart_keeps_the_template(spec: Obj) -> None:
     assert not rolls(pod(), pod(**spec))
+    assert not template.restarts(wished().obj, wished(**spec).obj)
+
+
+def test_removed_directive_restarts_nodes() -> None:
+    """Running servers keep its value: what it was before is unknown."""
+    with_one, another = wished(config={"hz": "20"}).obj, wished(config={"hz": "30"}).obj
+    assert template.restarts(with_one, wished().obj)
+    assert not template.restarts(with_one, another)
+
+
+def test_default_exporter_of_another_release_restarts_no_node() -> None:
+    default = wished(metrics={"enabled": True})
+    of_spec = wished(metrics={"enabled": True, "image": "exporter:1"})
+    assert template.restarts(default.obj, of_spec.obj)
+    assert template.restarts(of_spec.obj, wished(metrics={"enabled": True, "image": "exporter:2"}).obj)
 
 
 def test_annotations_of_runtime_changes_do_not_change_the_template() -> None:

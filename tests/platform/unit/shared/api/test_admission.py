@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
+from unittest.mock import ANY
 
 import aiohttp
 import pytest
@@ -26,7 +27,7 @@ from shared.api.admission import (
     json_patch,
     routes,
 )
-from shared.api.spec import Admission, Review
+from shared.api.spec import Admission, InvalidSpec, Review
 from shared.kubernetes.encoding import MAX_PARSED_BYTES, MAX_PARSED_VALUES, count_values
 from shared.kubernetes.kinds import Kind, Obj
 from shared.observability import http_server
@@ -58,11 +59,17 @@ def review(obj: Obj, old: Obj | None) -> Review:
     return Review(tuple(errors), ("spec.size: 7\nis odd.",) * 2 if spec["size"] == 7 else ())
 
 
+def restarts(before: Obj, after: Obj) -> bool:
+    if before["spec"].get("glaze") == 0:
+        raise InvalidSpec("spec.glaze: 0 is not a color; name one.")
+    return bool(before["spec"].get("glaze") != after["spec"].get("glaze"))
+
+
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
     (port,) = free_ports(1)
     async with AsyncExitStack() as stack:
-        served = routes([Admission(KIND, with_size, review)])
+        served = routes([Admission(KIND, with_size, review, restarts=restarts)])
         await http_server.serve(stack, f"127.0.0.1:{port}", served, limits=LIMITS)
         yield await stack.enter_async_context(aiohttp.ClientSession(f"http://127.0.0.1:{port}"))
 
@@ -78,8 +85,8 @@ def review_of(obj: Obj | None, old: Obj | None = None, **request: Any) -> Obj:
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-async def answer(client: Client, path: str, obj: Obj | None, old: Obj | None = None) -> Obj:
-    async with client.post(path, json=review_of(obj, old)) as found:
+async def answer(client: Client, path: str, obj: Obj | None, old: Obj | None = None, **request: Any) -> Obj:
+    async with client.post(path, json=review_of(obj, old, **request)) as found:
         assert found.status == 200, await found.text()
         review = await found.json()
         assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -147,6 +154,34 @@ async def test_invalid_old_spec_blocks_neither_labels_nor_finalizers(client: Cli
 async def test_default_newer_than_the_resource_is_not_a_change_of_the_spec(client: Client) -> None:
     old = cup("Big", poured=2)
     assert await answer(client, VALIDATE, with_size(old), old) == {"allowed": True}
+
+
+PLAN = "dry run: kubectl platform plan -f FILE shows each step of this change."
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ({"glaze": "red"}, {"glaze": "blue"}, ["dry run: replaces the pods, one by one (spec.glaze)."]),
+        ({}, {"poured": 1, "saucer": {}}, ["dry run: replaces no pod (spec.poured, spec.saucer)."]),
+        ({"size": 2}, {"size": 5}, ["dry run: adds 3 pods (2 → 5).", "dry run: replaces no pod (spec.size)."]),
+        ({"size": 2, "replicas": 3}, {"size": 2, "replicas": 1}, ["dry run: removes 2 pods (3 → 1).", ANY]),
+        ({"glaze": 0}, {"glaze": "blue"}, []),
+    ],
+)
+async def test_dry_run_shows_what_a_change_does(client: Client, before: Obj, after: Obj, shown: list[str]) -> None:
+    old, new = cup(**before), cup(**after)
+    found = await answer(client, VALIDATE, new, old, dryRun=True)
+    assert found == {"allowed": True, "warnings": [*shown, PLAN]}
+    assert await answer(client, VALIDATE, new, old, dryRun=False) == {"allowed": True}
+
+
+async def test_dry_run_of_a_creation_or_of_the_same_spec_or_of_a_refused_change_shows_no_change(client: Client) -> None:
+    assert await answer(client, VALIDATE, cup(glaze="red"), None, dryRun=True) == {"allowed": True}
+    assert await answer(client, VALIDATE, cup(glaze="red"), cup(glaze="red"), dryRun=True) == {"allowed": True}
+    refused = await answer(client, VALIDATE, cup(size=1), cup(size=2), dryRun=True)
+    assert not refused["allowed"]
+    assert "warnings" not in refused
 
 
 @pytest.mark.parametrize("path", [DEFAULT, VALIDATE])
