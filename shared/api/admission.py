@@ -20,12 +20,11 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from shared.api.spec import MAX_ERRORS, Admission, InvalidSpec
+from shared.api.spec import MAX_ERRORS, Admission
 from shared.kubernetes.encoding import count_values, decode, encode
 from shared.kubernetes.kinds import Obj
 from shared.observability import metrics
@@ -184,23 +183,24 @@ def _validate(incoming: AdmissionRequest) -> Obj:
 def _preview(incoming: AdmissionRequest) -> Iterator[str]:
     """Yield what a dry run shows of a change: the pods that it replaces, adds and removes (`kubectl platform plan`)."""
     old, restarts, default = incoming.old, incoming.admission.restarts, incoming.admission.default
-    if old is None or not incoming.dry_run:
-        return
+    if old is None or not incoming.dry_run or incoming.admission.review(old, None).errors:
+        return  # with an invalid spec, a change cannot be compared
     former, spec = (default(each).get("spec") or {} for each in (old, incoming.obj))
     changed = sorted(name for name in former.keys() | spec.keys() if former.get(name) != spec.get(name))
     for before, after in ((former.get(name), spec.get(name)) for name in _COUNTS if name in changed):
-        if isinstance(before, int) and isinstance(after, int):
+        if before is not None and after is not None:
             verb = "adds" if after > before else "removes"
             yield f"dry run: {verb} {abs(after - before)} pods ({before} → {after})."
     if restarts is not None:
         fields = ", ".join(f"spec.{name}" for name in changed)
-        with suppress(InvalidSpec):  # of the former spec: there is nothing to compare with
-            replaces = "replaces the pods, one by one" if restarts(old, incoming.obj) else "replaces no pod"
-            yield f"dry run: {replaces} ({shortened(fields, MAX_QUOTED_CHARACTERS)})."
+        states = [{"metadata": _IDENTITY, "spec": each} for each in (former, spec)]
+        replaces = "replaces the pods, one by one" if restarts(*states) else "replaces no pod"
+        yield f"dry run: {replaces} ({shortened(fields, MAX_QUOTED_CHARACTERS)})."
     yield "dry run: kubectl platform plan -f FILE shows each step of this change."
 
 
 _COUNTS = ("size", "replicas")
+_IDENTITY = dict.fromkeys(("name", "namespace", "uid"), "any")  # of both: a body may have none, or a status of any kind
 
 
 def _excess(incoming: AdmissionRequest, limit: Size) -> str | None:

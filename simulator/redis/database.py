@@ -76,6 +76,8 @@ class SimulatedRedis:
         now: time up to which the world is simulated, in seconds.
         turn: number of ticks so far.
         longest: longest interval that is simulated tick by tick, in seconds: nothing new happens before that.
+        greets: whether a server has contacted its peers by the time the operator observes it: on a cluster, that takes
+            0.1 s of the seconds until its container is reported (clusterCron). Otherwise they learn its address later.
         objects: returns the objects of a kind; the world sets it.
     """
 
@@ -113,6 +115,7 @@ class SimulatedRedis:
     turn: int = 0
     begun: int = 0
     longest: float = LONGEST
+    greets: bool = False
     reads_files: bool = True
     objects: Callable[[Kind], list[tuple[Kind, Obj]]] = field(default_factory=lambda: lambda _: [])
 
@@ -233,8 +236,15 @@ class SimulatedRedis:
         self.processes = dict(sorted(processes.items(), key=lambda item: item[1].number))
         if node.keys != had:
             self.guard.unloaded(self, process, had, is_covered=is_covered)
+        self._greet(process)
         self.settle(f"a server started in {name}")
         return process
+
+    def _greet(self, process: Process) -> None:
+        """Let a server contact its peers at their former addresses, if the world is that of `greets`."""
+        if self.greets and process.runs:
+            for known in process.node.others:
+                ping(self, process, known)
 
     def end(self, uid: str) -> None:
         """Remove the process or the disk of a deleted pod or claim."""

@@ -55,7 +55,7 @@ def seed(live: Live, clock: Clock) -> SimulatedRedis:
     Raises:
         Unmodelled: a node does not serve, or the status does not describe all nodes, or slots are being moved.
     """
-    redis = SimulatedRedis(clock=clock, longest=SETTLING_SECONDS)
+    redis = SimulatedRedis(clock=clock, longest=SETTLING_SECONDS, greets=True)
     redis.client.idle, redis.client.missing = True, []
     redis.advance()
     entries: dict[str, Obj] = {each["name"]: each for each in status(live).get("nodes") or ()}

@@ -55,7 +55,7 @@ def named(scenarios: tuple[Scenario, ...], name: str) -> Scenario:
 
 SCENARIOS: dict[str, tuple[Subject, Scenario, int]] = {
     "etcd": (etcd.ETCD, named(etcd.SCENARIOS, "create"), 8),
-    "redis": (redis.REDIS, named(redis.SCENARIOS, "upgrade without volumes"), 48),
+    "redis": (redis.REDIS, named(redis.SCENARIOS, "upgrade without volumes"), 24),
 }
 """Scenarios that wait for recorded times, as none of Memcached does; of so many points, one is run."""
 

@@ -215,7 +215,7 @@ async def test_claim_for_snapshots_that_cannot_be_read_stops_no_repair() -> None
     assert ready(play)["reason"] == "Ready"
 
 
-@pytest.mark.parametrize("world", ["etcd", "redis"])
+@pytest.mark.parametrize("world", ["etcd", pytest.param("redis", marks=pytest.mark.nightly)])
 async def test_pod_without_labels_that_cannot_be_read_stops_no_repair(world: str) -> None:
     pod = "cache-5" if world == "redis" else "cache-2"  # of a replica: what copies of its primary miss is unknown
     play = await begun_once(WORLDS[world].subject, WORLDS[world].given)

@@ -250,7 +250,9 @@ def _edits(obj: Obj, other: Obj) -> Iterator[tuple[str, Obj]]:
     yield "it has another controller", {"ownerReferences": [other]}
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(each, marks=pytest.mark.nightly if each == "RedisCluster" else ()) for each in CASES]
+)
 async def test_edited_labels_and_owners_are_restored_or_reported(kind: str) -> None:
     """A pod without a label of the selector has lost its controller: a user decides whether it is one."""
     case, wrong = CASES[kind], list[str]()

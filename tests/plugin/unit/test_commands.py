@@ -445,6 +445,7 @@ def test_restart_that_fails_after_an_eviction_names_the_other_pods(cache: Termin
     assert result.output.endswith("restart memcached/cache --namespace default --pod cache-1\n")
 
 
+@pytest.mark.nightly
 def test_restart_of_all_servers_waits_for_all_pauses(cache: Terminal) -> None:
     before = {pod["metadata"]["uid"] for pod in cache.play.stage.find(POD)}
     result = cache.run("restart memcached/cache --yes")

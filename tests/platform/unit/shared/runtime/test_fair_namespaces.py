@@ -152,7 +152,13 @@ PROBLEMS: dict[str, Callable[[World], None]] = {
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("bad", [{"bad": 1000}, {f"bad-{number}": 20 for number in range(50)}], ids=["one", "fifty"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param({"bad": 1000}, id="one"),
+        pytest.param({f"bad-{number}": 20 for number in range(50)}, id="fifty", marks=pytest.mark.nightly),
+    ],
+)
 @in_virtual_time
 async def test_problem_of_some_namespaces_leaves_the_others_alone(problem: str, bad: dict[str, int]) -> None:
     world = World(bad)

@@ -321,7 +321,7 @@ ERRORS: Mapping[str, Response] = {
 """Unsuccessful responses of proxies in front of an API server."""
 
 ANSWERS = {**{name: Response(200, body) for name, body in GARBAGE.items()}, **ERRORS}
-FIRST = {"HTML", "another kind", "metadata as text", *ERRORS}
+FIRST = {"HTML", "another kind", "metadata as text", "an error with details as text"}
 """For each commit; the others each night."""
 
 

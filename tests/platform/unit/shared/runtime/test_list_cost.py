@@ -156,10 +156,13 @@ LISTS: dict[str, tuple[Kind, Make, int, int]] = {
 }
 
 
+OF_EACH_COMMIT = {*LISTS, "managed fields of 300,000 keys", "bytes that are not text", "75,000 owner references"}
 LISTS |= {name: (SERVED, functools.partial(one_hostile, name), 300, 299) for name in HOSTILE_METADATA}
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=() if each in OF_EACH_COMMIT else pytest.mark.nightly) for each in LISTS]
+)
 async def test_list_of_any_objects_costs_little(
     name: str, record_property: Callable[[str, object], None], caplog: pytest.LogCaptureFixture
 ) -> None:
