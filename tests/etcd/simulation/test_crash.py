@@ -18,7 +18,7 @@ OF_EACH_COMMIT = ("crash after a write", "stale view")
 
 COMMIT_SHARE = 3
 
-NIGHTLY_SHARE = 4
+NIGHTLY_SHARE = 8
 """Points of a disturbance for each one that runs each night; all of them run each week."""
 
 QUICK = {"all events late", "stale view"}

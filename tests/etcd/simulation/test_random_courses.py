@@ -53,13 +53,13 @@ async def test_random_course(theme: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("number", numbers(1, 8))
+@pytest.mark.parametrize("number", numbers(1, 4))
 async def test_some_random_courses(number: int, theme: str) -> None:
     await check(number, theme)
 
 
 @pytest.mark.weekly
-@pytest.mark.parametrize("number", numbers(9, 800))
+@pytest.mark.parametrize("number", numbers(5, 800))
 async def test_many_random_courses(number: int) -> None:
     await check(number)
 

@@ -24,7 +24,7 @@ from tests.redis.simulation.moving_slots import Shape, healed, of_migration, red
 ELECTION_SECONDS = 12.0
 """Time until a replica of a failed primary has been elected, its slots are served, and clients have written there."""
 
-FEW_POINTS = 4
+FEW_POINTS = 2
 """Points of a case each night, spread evenly."""
 
 
