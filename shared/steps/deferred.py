@@ -8,7 +8,7 @@ sets, is applied at once; an annotation of the workload records which values are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from shared.kubernetes import managed_fields
@@ -42,7 +42,7 @@ AFFINITY = Deferred("", "affinity")
 """Affinity of the pods: by default, operators spread them over zones."""
 
 
-def without(template: Obj, parts: Sequence[Deferred]) -> Obj:
+def without(template: Obj, parts: Collection[Deferred]) -> Obj:
     """Return a template without deferred parts."""
     pod = {name: value for name, value in template["spec"].items() if Deferred("", name) not in parts}
     pod["containers"] = [

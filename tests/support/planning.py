@@ -165,7 +165,7 @@ def form(steps: Sequence[Step]) -> list[tuple[Any, ...]]:
             each.by,
             each.action,
             each.target,
-            each.count > 1,
+            each.count > 1 if each.action == "call" else each.count,
             each.reason,
             each.fields,
             each.pods,

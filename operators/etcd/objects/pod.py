@@ -116,6 +116,11 @@ def pod(
     return made
 
 
+def from_spec(resource: EtcdCluster) -> tuple[Deferred, ...]:
+    """Return the deferred parts that the spec sets: a change of these restarts members."""
+    return () if resource.spec.affinity is None else (AFFINITY,)
+
+
 def restarts(before: Obj, after: Obj) -> bool:
     """Return whether a change of a valid spec restarts the members.
 
@@ -128,7 +133,7 @@ def restarts(before: Obj, after: Obj) -> bool:
 def _lasting(resource: EtcdCluster) -> str:
     """Return a digest of what restarts members, as far as the spec determines it."""
     template = pod(resource, names.owner(resource, ""), resource.image_reference(""), Closed(), MountedSecrets())
-    return digest(without(template, DEFERRED if resource.spec.affinity is None else DEFERRED[:-1]))
+    return digest(without(template, {*DEFERRED} - {*from_spec(resource)}))
 
 
 def serving_label(begins: Start, *, serves: bool) -> dict[str, str]:

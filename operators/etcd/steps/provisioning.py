@@ -25,7 +25,7 @@ from shared.status.verdict import Progress
 from shared.steps import certificates as steps
 from shared.steps import hibernation, provisioning
 from shared.steps.certificates import Copying, Issuing, keep_certificates
-from shared.steps.deferred import AFFINITY, Deferred, keep_deferred
+from shared.steps.deferred import Deferred, keep_deferred
 from shared.steps.resize import can_resize, resizable
 from shared.steps.volumes import capacity, is_bound
 
@@ -151,11 +151,11 @@ def apply_stateful_set(seen: Assessment) -> Step:
     template = pod.pod(runs, own, image(running), follows.start, mounts, quota(running), serves=serves)
     made = stateful_set.stateful_set(runs, own, template, _count(seen), seen.stateful_set)
     made["metadata"]["annotations"] |= hibernation.note(seen)
-    given = (AFFINITY,) if runs.spec.affinity is not None else ()
     # A change of a limit changes GOMAXPROCS or GOMEMLIMIT too, which etcd reads only when it starts.
     pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
     resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, seen.settings.operator, seen.now)
     parts = (*pod.DEFERRED, RESOURCES) if resizes else pod.DEFERRED
+    given = pod.from_spec(runs)
     made = keep_deferred(made, seen.stateful_set, parts, seen.settings.operator, pod.DIGEST, from_spec=given)
     # A stale plan could delete members' pods, or let an empty volume bootstrap.
     return Step.do(Apply(STATEFUL_SET, made, unchanged=True, seen=seen.stateful_set))

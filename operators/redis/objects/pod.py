@@ -109,6 +109,15 @@ def pod(
     return made
 
 
+def from_spec(resource: RedisCluster) -> tuple[Deferred, ...]:
+    """Return the deferred parts that the spec sets: a change of these restarts nodes, a new default exporter none."""
+    spec = resource.spec
+    return (
+        *((EXPORTER_IMAGE,) if spec.exporter_image and not spec.default_exporter else ()),
+        *((AFFINITY,) if spec.pods.affinity is not None else ()),
+    )
+
+
 def restarts(before: Obj, after: Obj) -> bool:
     """Return whether a change of a valid spec restarts the nodes.
 
@@ -121,11 +130,9 @@ def restarts(before: Obj, after: Obj) -> bool:
 
 def _lasting(resource: RedisCluster) -> str:
     """Return a digest of what restarts nodes, as far as the spec determines it."""
-    spec = resource.spec
     own, image = names.owner(resource, ""), resource.image_reference("")
-    given = {AFFINITY: spec.pods.affinity is not None, EXPORTER_IMAGE: not spec.default_exporter}
     template = pod(resource, own, image, {}, redis_conf.digest(resource))
-    return digest(without(template, [part for part in DEFERRED if not given.get(part)]))
+    return digest(without(template, {*DEFERRED} - {*from_spec(resource)}))
 
 
 def digest(template: Obj) -> str:

@@ -42,7 +42,7 @@ from shared.status.verdict import Progress
 from shared.steps import certificates as steps
 from shared.steps import claims, connection, hibernation, provisioning
 from shared.steps.certificates import Issuing, keep_certificates
-from shared.steps.deferred import AFFINITY, Deferred, keep_deferred
+from shared.steps.deferred import Deferred, keep_deferred
 from shared.steps.passwords import ROTATE, GeneratedPassword
 from shared.steps.resize import can_resize, resizable
 
@@ -82,11 +82,7 @@ def ensure_stateful_set(seen: Assessment) -> Step:
     count = 0 if hibernation.stops(seen) else replicas(seen)
     made = stateful_set.stateful_set(runs, own, template, count, seen.stateful_set, uid)
     made["metadata"]["annotations"] |= {APPLIED_PERSISTENCE: persistence} | hibernation.note(seen)
-    spec = runs.spec  # for the default exporter of another release, no node restarts
-    given = (
-        *((pod.EXPORTER_IMAGE,) if spec.exporter_image and not spec.default_exporter else ()),
-        *((AFFINITY,) if spec.pods.affinity is not None else ()),
-    )
+    given = pod.from_spec(runs)
     # maxmemory follows the memory limit: with another one, nodes are replaced.
     pods = resizable(seen.instances, seen.stateful_set, pod.TEMPLATE)
     resizes = can_resize(made, seen.stateful_set, pods, CONTAINER, seen.settings.operator, seen.now, frozenset({"cpu"}))

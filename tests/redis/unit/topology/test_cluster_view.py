@@ -70,7 +70,7 @@ def test_open_slots_at_both_ends_and_at_one_end() -> None:
     assert view(reports).settled == "", "an open slot still has one owner"
 
 
-def test_slot_that_its_target_owns_is_open_only_at_the_source() -> None:
+def test_slot_that_its_target_owns_is_open_until_the_source_closes_it() -> None:
     reports = all_reports(slots_moved(SIX, P0, P1, Slots.of(7)))
     reports[P0] = changed(report_of(SIX, P0), P0, migrating={7: P1})
     assert view(reports).open == Slots.of(7)
